@@ -1,0 +1,118 @@
+# ckptd: everything starts here. `make help` lists the targets.
+#
+# Knobs: CC=gcc|clang  BUILD=build  DEVELOPER=1 (-Werror)  SANITIZE=address,undefined|thread  PREFIX=/usr/local
+
+CC       ?= gcc
+BUILD    ?= build
+PREFIX   ?= /usr/local
+SANITIZE ?=
+COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+
+LIBS     := libmicrohttpd jansson libzip libuv libcrypto zlib libseccomp
+WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wformat=2
+CFLAGS   ?= -O2 -g
+# -ffp-contract=off: a fused multiply-add would change quantized codes. The rest is hardening.
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -I. $(WARNINGS) $(CFLAGS) -fno-strict-aliasing -ffp-contract=off -fPIE \
+             $(if $(DEVELOPER),-Werror) \
+             $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined,-D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection) \
+             $(shell pkg-config --cflags $(LIBS))
+ALL_LDFLAGS = -pie -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
+ALL_LIBS = $(shell pkg-config --libs $(LIBS)) -ldeflate -lpthread -lm
+
+SOURCES := $(sort $(shell find core api server -name '*.c'))
+OBJECTS := $(SOURCES:%.c=$(BUILD)/obj/%.o)
+LIBRARY := $(BUILD)/libckptd.a
+MAIN    := $(BUILD)/obj/server/main.o
+UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/test/%,$(wildcard tests/unit/test_*.c))
+FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+REPLAY  := $(FUZZ:%=$(BUILD)/replay/%)
+
+.PHONY: all help deps run demo test unit-test http-test replay-test conformance lint format asan tsan fuzz bench install clean
+all: $(BUILD)/ckptd
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+deps: ## install the Debian packages that building and testing need (root, or sudo)
+	scripts/deps.sh
+
+run: all ## start the daemon on 127.0.0.1:8080 with its data in ./build/data
+	$(BUILD)/ckptd serve --data $(BUILD)/data
+
+demo: ## install what is missing, build, start a daemon, convert a real checkpoint by curl, show the result
+	scripts/demo.sh
+
+test: ## install what is missing, build, run every test that needs Debian packages only
+	scripts/deps.sh --if-missing
+	+$(MAKE) --no-print-directory unit-test replay-test http-test
+
+unit-test: $(UNIT)
+	@set -e; for t in $(UNIT); do echo "== $$t"; $$t 2>&1 | tail -n 400 > $$t.log || { cat $$t.log; exit 1; }; grep -a -E 'PASSED|SKIPPED' $$t.log || true; done
+
+replay-test: $(REPLAY)
+	@set -e; for t in $(FUZZ); do $(BUILD)/replay/$$t tests/fuzz/corpus/$$t; done
+
+http-test: $(BUILD)/ckptd
+	python3 -m unittest discover -s tests/http -t tests/http
+
+conformance: all ## compare with the real torch, MLX and safetensors (makes its own cached venv)
+	tests/conformance/run.sh
+
+lint: ## formatting, static analysis, layer rules
+	scripts/lint.sh
+
+format: ## apply clang-format
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+asan: ## the test suites under AddressSanitizer and UndefinedBehaviorSanitizer
+	+$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' unit-test replay-test
+	+CKPTD_BUILD=$(BUILD)/asan $(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' http-test
+
+tsan: ## the same under ThreadSanitizer
+	+$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g' unit-test
+	+CKPTD_BUILD=$(BUILD)/tsan $(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g' http-test
+
+fuzz: ## run the libFuzzer targets, FUZZ_SECONDS each (default 60)
+	scripts/fuzz.sh
+
+bench: all ## ratios against cp, mx.quantize and torch, in one run
+	tests/bench/run.sh
+
+install: all ## copy the binary to $(DESTDIR)$(PREFIX)/bin
+	install -D -m 755 $(BUILD)/ckptd $(DESTDIR)$(PREFIX)/bin/ckptd
+
+clean:
+	rm -rf $(BUILD)
+
+$(BUILD)/ckptd: $(MAIN) $(LIBRARY)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+
+$(LIBRARY): $(filter-out $(MAIN),$(OBJECTS))
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
+
+# Only version.o depends on the commit, and only when the commit changed.
+$(BUILD)/obj/core/base/version.o: EXTRA_CFLAGS = -DCK_COMMIT='"$(COMMIT)"'
+$(BUILD)/obj/core/base/version.o: $(BUILD)/commit-$(COMMIT)
+$(BUILD)/commit-$(COMMIT):
+	@mkdir -p $(BUILD) && rm -f $(BUILD)/commit-* && touch $@
+
+# The AVX2 kernels are compiled for that CPU and called only after a run-time check.
+$(BUILD)/obj/core/tensor/%_avx2.o: EXTRA_CFLAGS = $(if $(filter x86_64,$(shell uname -m)),-mavx2 -mf16c -mno-fma) -O3
+# The gather loops are the hot part of every layout rule.
+$(BUILD)/obj/core/tensor/execute.o $(BUILD)/obj/core/tensor/gather.o: EXTRA_CFLAGS = -O3
+
+$(BUILD)/test/%: tests/unit/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(ALL_LIBS)
+
+# The fuzz targets with a plain main that replays files: the corpus is a test of every build.
+$(BUILD)/replay/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -MMD -MP $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBRARY) $(ALL_LIBS)
+
+-include $(OBJECTS:.o=.d) $(UNIT:=.d)

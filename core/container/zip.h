@@ -1,0 +1,47 @@
+/* container/zip.h: reading a zip archive: entries by name, with the place of each stored payload in the file.
+ *
+ * libzip enumerates and inflates. A checker of our own judges the raw structure that libzip is too kind to: several end records,
+ * local headers that differ from central ones, overlaps, duplicate names, flags, bounds. Rules: PKWARE APPNOTE 4.3; what torch's writer does is in
+ * caffe2/serialize/inline_container.cc (local sizes and CRC are zero; local extra pads the payload to 64 bytes; an entry beyond
+ * 4 GiB may have an 8-byte local ZIP64 extra). CRCs are not verified: torch itself does not, and may write 0. */
+#ifndef CK_CONTAINER_ZIP_H
+#define CK_CONTAINER_ZIP_H
+
+#include "core/base/arena.h"
+#include "core/base/limits.h"
+#include "core/base/source.h"
+#include "core/pickle/finding.h"
+
+struct ck_zip_entry {
+    const char *name;       /* NUL-terminated, in the arena; names with a NUL byte are refused */
+    uint64_t    size;       /* uncompressed bytes */
+    uint64_t    packed;     /* bytes in the archive */
+    uint64_t    offset;     /* of the payload in the source */
+    bool        stored;     /* method 0: the payload is the data */
+};
+
+struct ck_zip {
+    struct ck_arena      arena;
+    struct ck_source     source;  /* borrowed */
+    struct ck_zip_entry *entries; /* in the order of the central directory; directories (names ending in '/') included */
+    uint32_t             count;
+    uint32_t            *by_name; /* indices sorted by name, for ck_zip_find() */
+};
+
+/* Reads the whole directory into the table and closes libzip's own. Tricks that do not stop the reading become findings (class structure).
+ * Returns 0; CK_E_ARCHIVE_CORRUPT or CK_E_TRUNCATED (cut off: says how); CK_E_ARCHIVE_UNSAFE (two readings); CK_E_TENSOR_LIMIT naming the
+ * setting; CK_E_OUT_OF_MEMORY. */
+int ck_zip_open(const struct ck_source *source, const struct ck_limits *limits, struct ck_findings *findings,
+                struct ck_zip *ret_zip, struct ck_error *err);
+
+/* The entry with exactly this name, or NULL. */
+const struct ck_zip_entry *ck_zip_find(const struct ck_zip *zip, const char *name);
+
+/* The bytes of a small entry: for a stored one a part of the source; a deflated one is inflated into *ret_memory (owned by the caller, free();
+ * NULL otherwise), at most limit bytes, CK_E_PICKLE_LIMIT beyond. A ratio above 200:1 beyond 1 MiB is refused as CK_E_ARCHIVE_UNSAFE. */
+int ck_zip_read(const struct ck_zip *zip, const struct ck_zip_entry *entry, uint64_t limit, struct ck_source *ret_bytes,
+                void **ret_memory, struct ck_error *err);
+
+void ck_zip_release(struct ck_zip *zip);
+
+#endif

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Formatting, static analysis and the layer rules. Installs clang-format and cppcheck when they are missing.
+set -eu
+cd "$(dirname "$0")/.."
+for tool in clang-format cppcheck; do
+    command -v $tool >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $tool >/dev/null
+done
+scripts/check_layers.sh
+# shellcheck disable=SC2046
+clang-format --dry-run -Werror $(git ls-files '*.c' '*.h')
+cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,performance,portability \
+    --suppress=missingIncludeSystem --suppress=unknownMacro --suppress=preprocessorErrorDirective -I. -D_GNU_SOURCE core api server
+echo "lint: clean"
