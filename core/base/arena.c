@@ -24,7 +24,7 @@
 
 struct ck_arena_chunk {
     struct ck_arena_chunk *next;
-    size_t                 size, used; /* of bytes[] */
+    size_t size, used; /* of bytes[] */
     _Alignas(16) unsigned char bytes[];
 };
 

@@ -6,7 +6,8 @@
 #include <string.h>
 
 static const struct ck_error_row rows[] = {
-#define X(name, class_, http, retry, title, hint) [CK_ENUM_##name] = {#name, CK_CLASS_##class_, http, retry, title, hint},
+#define X(name, class_, http, retry, title, hint)                                                                      \
+    [CK_ENUM_##name] = {#name, CK_CLASS_##class_, http, retry, title, hint},
     CK_ERRORS(X)
 #undef X
 };
@@ -14,7 +15,8 @@ static const struct ck_error_row rows[] = {
 static char lower_names[CK_ENUM_END_][32];
 static struct ck_error_row lower_rows[CK_ENUM_END_];
 
-/* The list spells names in capitals because the enum needs them; clients see lower case. Done once before main: no lock needed. */
+/* The list spells names in capitals because the enum needs them; clients see lower case. Done once before main: no lock
+ * needed. */
 __attribute__((constructor)) static void lower_init(void) {
     for (int i = 1; i < CK_ENUM_END_; i++) {
         for (size_t k = 0; rows[i].name[k] && k + 1 < sizeof(lower_names[i]); k++) {

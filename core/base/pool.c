@@ -4,19 +4,19 @@
 #include <uv.h>
 
 struct task {
-    uv_work_t        work;
-    struct ck_pool  *pool;
-    unsigned         thread;
-    int              status;
-    struct ck_error  err;
+    uv_work_t work;
+    struct ck_pool *pool;
+    unsigned thread;
+    int status;
+    struct ck_error err;
 };
 
 struct ck_pool {
-    uv_loop_t    loop;
-    unsigned     threads;
-    ck_pool_fn   fn;
-    void        *ctx;
-    struct task  tasks[];
+    uv_loop_t loop;
+    unsigned threads;
+    ck_pool_fn fn;
+    void *ctx;
+    struct task tasks[];
 };
 
 static void run_task(uv_work_t *work) {

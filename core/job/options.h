@@ -1,29 +1,35 @@
 /* job/options.h: the one table of job options, and the parsed form of a job's specification.
  *
- * Query parameters, CLI flags (`_` becomes `-`), the worker protocol, error messages and the README's table come from CK_JOB_OPTIONS. */
+ * Query parameters, CLI flags (`_` becomes `-`), the worker protocol, error messages and the README's table come from
+ * CK_JOB_OPTIONS. */
 #ifndef CK_JOB_OPTIONS_H
 #define CK_JOB_OPTIONS_H
 
 #include "core/base/error.h"
 #include "core/tensor/affine.h"
 
-/* type: a word of the enum below; values: the closed list for CHOICE, else what the value looks like. */
-#define CK_JOB_OPTIONS(X)                                                                                                                            \
-    /* name            type    values                            default   what */                                                                    \
-    X(layers,          PAIRS,  "PATTERN:CLASS,...",              "",       "names the layer class of modules, by path, glob or class name: conv1:Conv2d,up.*:ConvTranspose2d") \
-    X(rules,           PAIRS,  "PATTERN:RULE,...",               "",       "forces the rule of single tensors, by name or glob: *.scale:identity; drop leaves a tensor out") \
-    X(assume,          CHOICE, "convention,never",               "convention", "never: refuse where a layer could only be assumed")                  \
-    X(dtype,           CHOICE, "keep,float32,float16,bfloat16",  "keep",   "type of floating-point tensors; keep: as they are, float64 becomes float32") \
-    X(state_dict,      TEXT,   "PATH",                           "",       "dotted path of the set of weights to take, when the file holds several")     \
-    X(input_layout,    CHOICE, "auto,torch,mlx",                 "auto",   "auto refuses a file that is already marked as MLX; mlx keeps its layout")    \
-    X(max_shard_size,  BYTES,  "1024..5368709120",               "5368709120", "largest size of one weights file, in bytes")
+/* type: a word of the enum below; values: the closed list for CHOICE, else what the value looks like; target: the one
+ * target that takes the option, or "" for all. */
+#define CK_JOB_OPTIONS(X)                                                                                              \
+    /* name            type    values                            default   target what */                              \
+    X(layers, PAIRS, "PATTERN:CLASS,...", "", "mlx",                                                                   \
+      "names the layer class of modules, by path, glob or class name: conv1:Conv2d,up.*:ConvTranspose2d")              \
+    X(rules, PAIRS, "PATTERN:RULE,...", "", "mlx",                                                                     \
+      "forces the rule of single tensors, by name or glob: *.scale:identity; drop leaves a tensor out")                \
+    X(assume, CHOICE, "convention,never", "convention", "mlx", "never: refuse where a layer could only be assumed")    \
+    X(dtype, CHOICE, "keep,float32,float16,bfloat16", "keep", "mlx",                                                   \
+      "type of floating-point tensors; keep: as they are, float64 becomes float32")                                    \
+    X(input_layout, CHOICE, "auto,torch,mlx", "auto", "mlx",                                                           \
+      "auto refuses a file that is already marked as MLX; mlx keeps its layout, torch converts it all the same")       \
+    X(state_dict, TEXT, "PATH", "", "", "dotted path of the set of weights to take, when the file holds several")      \
+    X(max_shard_size, BYTES, "1024..5368709120", "5368709120", "", "largest size of one weights file, in bytes")
 
 enum ck_option_type { CK_OPTION_PAIRS, CK_OPTION_CHOICE, CK_OPTION_TEXT, CK_OPTION_BYTES };
 
 struct ck_option_row {
-    const char         *name;
+    const char *name;
     enum ck_option_type type;
-    const char         *values, *value_default, *what;
+    const char *values, *value_default, *target, *what;
 };
 
 /* The rows, ending with a NULL name. */
@@ -33,7 +39,8 @@ extern const struct ck_option_row ck_job_options[];
 extern const char *const ck_targets[];
 const char *const *ck_target_quants(const char *target);
 
-/* The word of a list (ending with NULL) that is nearest to `word` by edit distance, or NULL if none is near. For "did you mean". */
+/* The word of a list (ending with NULL) that is nearest to `word` by edit distance, or NULL if none is near. For "did
+ * you mean". */
 const char *ck_nearest(const char *word, const char *const *list);
 
 /* One `PATTERN:WORD` of layers= or rules=. */
@@ -43,7 +50,7 @@ struct ck_pair {
 
 struct ck_pairs {
     struct ck_pair *items;
-    size_t          count;
+    size_t count;
 };
 
 #define CK_PAIRS_MAX       1000  /* pairs in one option */
@@ -51,26 +58,28 @@ struct ck_pairs {
 
 /* A job's specification, parsed and checked. */
 struct ck_spec {
-    char *target;            /* one of ck_targets; owned */
-    char *quant;             /* normalised name ("q4", "q4-g32"), "" for none; owned */
-    struct ck_affine affine; /* of quant; bits 0 for none */
-    char *values[16];        /* by row of ck_job_options: the text given, or NULL; owned */
+    char *target;                  /* one of ck_targets; owned */
+    char *quant;                   /* normalised name ("q4", "q4-g32"), "" for none; owned */
+    struct ck_affine affine;       /* of quant; bits 0 for none */
+    char *values[16];              /* by row of ck_job_options: the text given, or NULL; owned */
     struct ck_pairs layers, rules; /* parsed; point into `pairs_memory` */
     char *pairs_memory[2];
     uint64_t max_shard_bytes;
 };
 
-/* Target and quantization by name ("" or NULL quant: none). Returns 0; CK_E_UNSUPPORTED_TARGET, CK_E_UNSUPPORTED_QUANT, with the nearest name. */
+/* Target and quantization by name ("" or NULL quant: none). Returns 0; CK_E_UNSUPPORTED_TARGET, CK_E_UNSUPPORTED_QUANT,
+ * with the nearest name. */
 int ck_spec_init(struct ck_spec *spec, const char *target, const char *quant, struct ck_error *err);
 
-/* Sets one option from its text. Returns 0 or CK_E_BAD_OPTION (unknown name with the nearest one, bad value with those allowed, given twice). */
+/* Sets one option from its text. Returns 0 or CK_E_BAD_OPTION (unknown name with the nearest one, bad value with those
+ * allowed, given twice). */
 int ck_spec_set(struct ck_spec *spec, const char *name, const char *value, struct ck_error *err);
 
 /* The value of an option by name: what was given, or the default. Never NULL for a row's name. */
 const char *ck_spec_get(const struct ck_spec *spec, const char *name);
 
-/* The specification as one line of JSON with sorted members and without defaults: the part of the cache key that is not the input.
- * Owned by the caller; NULL when out of memory. */
+/* The specification as one line of JSON with sorted members and without defaults: the part of the cache key that is not
+ * the input. Owned by the caller; NULL when out of memory. */
 char *ck_spec_normalised(const struct ck_spec *spec);
 
 void ck_spec_release(struct ck_spec *spec);

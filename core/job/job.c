@@ -1,0 +1,332 @@
+#include "core/job/job.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "core/job/faithful.h"
+#include "core/job/report.h"
+#include "core/mlx/plan.h"
+#include "core/output/safetensors_write.h"
+#include "core/tensor/execute.h"
+
+typedef int (*plan_fn)(struct ck_plan *plan, const struct ck_spec *spec, struct ck_error *err);
+
+static const struct {
+    const char *name; /* a word of ck_targets */
+    plan_fn plan;
+} targets[] = {
+    {"mlx", ck_mlx_plan},
+    {"safetensors", ck_faithful_plan},
+};
+
+struct run {
+    const struct ck_spec *spec;
+    const struct ck_limits *limits;
+    struct ck_pool *pool;
+    const struct ck_progress *progress;
+    const struct ck_job_sink *sink;
+    struct ck_model *model;
+    struct ck_plan plan;
+    struct ck_out_file *files;
+    struct ck_task *tasks;
+    uint32_t n_tasks;
+    struct ck_job_result result;
+};
+
+static void run_release(struct run *run) {
+    ck_plan_release(&run->plan);
+    ck_model_free(run->model);
+    free(run->files);
+    free(run->tasks);
+    ck_job_result_release(&run->result);
+}
+
+static int no_memory(struct ck_error *err) {
+    return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "out of memory");
+}
+
+static int read_model(struct run *run, const struct ck_job_input *input, struct ck_error *err) {
+    struct ck_model_options options = {0};
+    struct ck_source source;
+    int r;
+
+    ck_progress_report(run->progress, CK_STAGE_read, 0, 0);
+    if (ck_spec_get(run->spec, "state_dict")[0])
+        options.state_dict = ck_spec_get(run->spec, "state_dict");
+    r = ck_source_from_fd(input->fd, &source, err);
+    if (r < 0)
+        return r;
+    return ck_model_open(&source, run->limits, &options, &run->model, err);
+}
+
+/* A view may repeat its elements without end; what it comes to must stay near what was sent. */
+static int check_output_size(const struct run *run, struct ck_error *err) {
+    uint64_t total = 0, most;
+
+    if (!ck_mul_u64(run->model->input_bytes, run->limits->output_ratio, &most) || !ck_add_u64(most, 64 * CK_MIB, &most))
+        most = UINT64_MAX;
+    for (uint32_t i = 0; i < run->plan.n_items; i++) {
+        const struct ck_plan_item *item = &run->plan.items[i];
+
+        for (uint32_t k = 0; k < item->n_out; k++) {
+            if (ck_add_u64(total, item->out[k].bytes, &total) && total <= most)
+                continue;
+            return ck_error_set(
+                err, CK_E_OUTPUT_LIMIT, run->model->tensors[item->source].name,
+                "the result would be larger than %llu bytes, %llu times the file (--limit-output-ratio)",
+                (unsigned long long)most, (unsigned long long)run->limits->output_ratio);
+        }
+    }
+    return 0;
+}
+
+static int make_plan(struct run *run, struct ck_error *err) {
+    int r = ck_error_set(NULL, CK_E_UNSUPPORTED_TARGET, NULL, "no such target");
+
+    ck_progress_report(run->progress, CK_STAGE_plan, 0, 0);
+    ck_plan_init(&run->plan, run->model, run->limits);
+    for (size_t i = 0; i < CK_ARRAY_LEN(targets); i++)
+        if (strcmp(targets[i].name, run->spec->target) == 0)
+            r = targets[i].plan(&run->plan, run->spec, err);
+    if (r < 0)
+        return r;
+    r = check_output_size(run, err);
+    if (r < 0)
+        return r;
+    return ck_safetensors_layout(&run->plan, run->spec->max_shard_bytes, err);
+}
+
+/* Blocks are reserved first: the disk is found full before any work, and tiles are written faster. */
+static int preallocate(int fd, const char *name, uint64_t bytes, struct ck_error *err) {
+    if (bytes == 0 || fallocate(fd, 0, 0, (off_t)bytes) == 0)
+        return 0;
+    if (errno != EOPNOTSUPP && errno != ENOSYS)
+        return ck_error_set_errno(err, errno, name, "reserve space for the result");
+    if (ftruncate(fd, (off_t)bytes) < 0)
+        return ck_error_set_errno(err, errno, name, "set the size of the result");
+    return 0;
+}
+
+static int add_result_file(struct run *run, const char *name, uint64_t bytes, uint32_t crc32_value,
+                           struct ck_error *err) {
+    struct ck_job_file *files = realloc(run->result.files, (run->result.n_files + 1) * sizeof(*files));
+
+    if (!files)
+        return no_memory(err);
+    run->result.files = files;
+    files[run->result.n_files] = (struct ck_job_file){.bytes = bytes, .crc32 = crc32_value};
+    snprintf(files[run->result.n_files].name, sizeof(files->name), "%s", name);
+    run->result.n_files++;
+    return 0;
+}
+
+static int create_files(struct run *run, struct ck_error *err) {
+    run->files = calloc((size_t)run->plan.n_files + 1, sizeof(*run->files));
+    if (!run->files)
+        return no_memory(err);
+    for (uint32_t i = 0; i < run->plan.n_files; i++) {
+        const struct ck_plan_file *file = &run->plan.files[i];
+        int r = run->sink->create(run->sink->ctx, file->name, &run->files[i].fd, err);
+
+        if (r < 0)
+            return r;
+        run->files[i].bytes = file->bytes;
+        r = preallocate(run->files[i].fd, file->name, file->bytes, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static void make_task(const struct run *run, const struct ck_plan_item *item, struct ck_task *task) {
+    const struct ck_tensor *tensor = &run->model->tensors[item->source];
+    const struct ck_storage *storage = &run->model->storages[tensor->storage];
+
+    *task = (struct ck_task){
+        .storage = storage->source,
+        .swap = storage->swap,
+        .view = item->view,
+        .dtype = item->dtype,
+        .affine = item->affine,
+        .out = {item->out[0].file, item->out[0].offset},
+        .name = tensor->name,
+    };
+    if (item->affine.bits > 0) {
+        task->scales = (struct ck_place){item->out[1].file, item->out[1].offset};
+        task->biases = (struct ck_place){item->out[2].file, item->out[2].offset};
+    }
+}
+
+static int make_tasks(struct run *run, struct ck_error *err) {
+    run->tasks = calloc((size_t)run->plan.n_items + 1, sizeof(*run->tasks));
+    if (!run->tasks)
+        return no_memory(err);
+    for (uint32_t i = 0; i < run->plan.n_items; i++)
+        if (run->model->tensors[run->plan.items[i].source].storage != CK_NO_INDEX &&
+            ck_view_numel(&run->plan.items[i].view) > 0)
+            make_task(run, &run->plan.items[i], &run->tasks[run->n_tasks++]);
+    return 0;
+}
+
+static int write_files(struct run *run, struct ck_execution *execution, struct ck_error *err) {
+    int r;
+
+    for (uint32_t i = 0; i < run->plan.n_files; i++) {
+        r = ck_execution_write(execution, (struct ck_place){i, 0}, run->plan.files[i].header,
+                               run->plan.files[i].header_bytes, err);
+        if (r < 0)
+            return r;
+    }
+    r = ck_execute(execution, run->tasks, run->n_tasks, run->pool, run->progress, err);
+    if (r < 0)
+        return r;
+    return ck_execution_crc(execution, err);
+}
+
+static int verify_files(const struct run *run, struct ck_error *err) {
+    ck_progress_report(run->progress, CK_STAGE_verify, 0, 0);
+    for (uint32_t i = 0; i < run->plan.n_files; i++) {
+        int r = ck_safetensors_verify(&run->plan, i, run->files[i].fd, err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* What the tiles counted goes back into the plan, for the report. */
+static void collect_outcome(struct run *run) {
+    uint32_t task = 0;
+
+    for (uint32_t i = 0; i < run->plan.n_items; i++) {
+        struct ck_plan_item *item = &run->plan.items[i];
+
+        if (run->model->tensors[item->source].storage == CK_NO_INDEX || ck_view_numel(&item->view) == 0)
+            continue;
+        item->overflowed = run->tasks[task].overflowed;
+        item->non_finite_groups = run->tasks[task].non_finite_groups;
+        run->result.overflowed += item->overflowed;
+        if (item->overflowed > 0)
+            ck_plan_add_warning(&run->plan, "%llu values of '%.200s' became infinite as %s",
+                                (unsigned long long)item->overflowed, item->out[0].name,
+                                ck_dtype_row(item->dtype)->torch);
+        if (item->non_finite_groups > 0)
+            ck_plan_add_warning(&run->plan, "%llu quantized groups of '%.200s' hold a NaN or an infinity",
+                                (unsigned long long)item->non_finite_groups, item->out[0].name);
+        task++;
+    }
+    for (uint32_t i = 0; i < run->plan.n_items; i++)
+        run->result.tensors += run->plan.items[i].n_out;
+    run->result.assumed = run->plan.assumed;
+    run->result.dropped = run->plan.n_dropped;
+    run->result.aliases = run->plan.n_aliases;
+}
+
+static int write_model(struct run *run, struct ck_error *err) {
+    _cleanup_(ck_execution_release) struct ck_execution execution = {0};
+    int r;
+
+    r = create_files(run, err);
+    if (r < 0)
+        return r;
+    r = make_tasks(run, err);
+    if (r < 0)
+        return r;
+    ck_execution_init(&execution, run->files, run->plan.n_files);
+    r = write_files(run, &execution, err);
+    if (r < 0)
+        return r;
+    r = verify_files(run, err);
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; i < run->plan.n_files; i++) {
+        r = add_result_file(run, run->plan.files[i].name, run->files[i].bytes, run->files[i].crc32, err);
+        if (r < 0)
+            return r;
+    }
+    collect_outcome(run);
+    return 0;
+}
+
+struct report_sink {
+    int fd;
+    uint64_t bytes;
+    uLong crc;
+};
+
+static int report_bytes(void *ctx, const char *bytes, size_t n, struct ck_error *err) {
+    struct report_sink *sink = ctx;
+
+    sink->bytes += n;
+    sink->crc = crc32_z(sink->crc, (const Bytef *)bytes, n);
+    return ck_json_sink_fd(&sink->fd, bytes, n, err);
+}
+
+static int write_report(struct run *run, const struct ck_error *refusal, struct ck_error *err) {
+    struct report_sink sink = {.crc = crc32_z(0, NULL, 0)};
+    struct ck_json json;
+    int r;
+
+    r = run->sink->create(run->sink->ctx, "report.json", &sink.fd, err);
+    if (r < 0)
+        return r;
+    ck_json_init(&json, report_bytes, &sink, err);
+    ck_report_write(&json, run->spec, run->model, &run->plan, refusal);
+    r = ck_json_finish(&json);
+    if (r < 0)
+        return r;
+    return add_result_file(run, "report.json", sink.bytes, (uint32_t)sink.crc, err);
+}
+
+static int convert(struct run *run, const struct ck_job_input *input, struct ck_error *err) {
+    int r;
+
+    r = read_model(run, input, err);
+    if (r < 0)
+        return r;
+    r = make_plan(run, err);
+    if (r < 0)
+        return r;
+    return write_model(run, err);
+}
+
+/* A refusal is an answer about the document, and keeps its report; a full disk or a cancel is not. */
+static bool is_refusal(int code) {
+    enum ck_error_class class_ = ck_error_row(code)->class_;
+
+    return class_ == CK_CLASS_document || class_ == CK_CLASS_limit || class_ == CK_CLASS_request;
+}
+
+int ck_job_run(const struct ck_spec *spec, const struct ck_job_input *inputs, size_t n_inputs,
+               const struct ck_limits *limits, struct ck_pool *pool, const struct ck_progress *progress,
+               const struct ck_job_sink *sink, struct ck_job_result *ret_result, struct ck_error *err) {
+    _cleanup_(run_release) struct run run = {
+        .spec = spec, .limits = limits, .pool = pool, .progress = progress, .sink = sink};
+    struct ck_error own = {0};
+    int r;
+
+    if (n_inputs != 1)
+        return ck_error_set(err, CK_E_BAD_REQUEST, NULL, "one input file is converted, not %zu", n_inputs);
+    if (!err)
+        err = &own;
+    r = convert(&run, &inputs[0], err);
+    if (r < 0 && (!is_refusal(r) || run.result.n_files > 0))
+        return r;
+    if (r < 0)
+        write_report(&run, err, NULL); /* the refusal is what the caller must hear, whatever becomes of its report */
+    else
+        r = write_report(&run, NULL, err);
+    if (r < 0 && run.result.n_files == 0)
+        return r;
+    *ret_result = run.result;
+    run.result = (struct ck_job_result){0};
+    return r;
+}
+
+void ck_job_result_release(struct ck_job_result *result) {
+    free(result->files);
+    *result = (struct ck_job_result){0};
+}

@@ -1,0 +1,350 @@
+/* server/cmd_convert.c: `ckptd convert IN OUT`: the core without a server.
+ *
+ * The result grows in a folder beside OUT and is renamed at the end, so OUT is complete or absent. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "core/job/job.h"
+#include "server/commands.h"
+
+#define FILES_MAX 4096 /* shards of one result */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(_unused_ int number) {
+    interrupted = 1;
+}
+
+static bool cancelled(_unused_ void *ctx) {
+    return interrupted != 0;
+}
+
+/* ---- the output folder ---- */
+
+struct folder {
+    const char *out; /* as the user named it */
+    char partial[4096];
+    bool bare; /* OUT is one file: its name ends with .safetensors, and so is the target */
+    int fds[FILES_MAX];
+    size_t n_fds;
+    char names[FILES_MAX][128];
+};
+
+static void folder_discard(struct folder *folder) {
+    char path[4300];
+
+    for (size_t i = 0; i < folder->n_fds; i++) {
+        close(folder->fds[i]);
+        snprintf(path, sizeof(path), "%s/%s", folder->partial, folder->names[i]);
+        unlink(path);
+    }
+    folder->n_fds = 0;
+    if (folder->partial[0])
+        rmdir(folder->partial);
+}
+
+static int folder_create_file(void *ctx, const char *name, int *ret_fd, struct ck_error *err) {
+    struct folder *folder = ctx;
+    char path[4300];
+    int fd;
+
+    if (folder->n_fds == FILES_MAX)
+        return ck_error_set(err, CK_E_TOO_MANY_OUTPUT_FILES, NULL, "the result has more than %d files", FILES_MAX);
+    snprintf(path, sizeof(path), "%s/%s", folder->partial, name);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return ck_error_set_errno(err, errno, path, "create the file");
+    snprintf(folder->names[folder->n_fds], sizeof(folder->names[0]), "%s", name);
+    folder->fds[folder->n_fds++] = fd;
+    *ret_fd = fd;
+    return 0;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), k = strlen(end);
+
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+/* OUT must not exist, or be an empty folder: rename() replaces no other, and nothing of the user's is ever overwritten.
+ */
+static int folder_open(struct folder *folder, const char *out, const struct ck_spec *spec, struct ck_error *err) {
+    struct stat st;
+    size_t n = strlen(out);
+
+    folder->out = out;
+    folder->bare = strcmp(spec->target, "safetensors") == 0 && ends_with(out, ".safetensors");
+    if (stat(out, &st) == 0 && (!S_ISDIR(st.st_mode) || rmdir(out) < 0))
+        return ck_error_set(err, CK_E_BAD_REQUEST, out, "%s exists already; nothing is overwritten", out);
+    while (n > 1 && out[n - 1] == '/')
+        n--;
+    if (n + 32 > sizeof(folder->partial))
+        return ck_error_set(err, CK_E_BAD_REQUEST, out, "the name of the output is too long");
+    snprintf(folder->partial, sizeof(folder->partial), "%.*s.partial-%d", (int)n, out, (int)getpid());
+    if (mkdir(folder->partial, 0755) < 0) {
+        int r = ck_error_set_errno(err, errno, folder->partial, "make the folder");
+
+        folder->partial[0] = 0;
+        return r;
+    }
+    return 0;
+}
+
+static int folder_publish(struct folder *folder, struct ck_error *err) {
+    char path[4300];
+
+    if (folder->bare) {
+        snprintf(path, sizeof(path), "%s/model.safetensors", folder->partial);
+        if (rename(path, folder->out) < 0)
+            return ck_error_set_errno(err, errno, folder->out, "move the result to its place");
+        folder_discard(folder);
+        return 0;
+    }
+    for (size_t i = 0; i < folder->n_fds; i++)
+        close(folder->fds[i]);
+    folder->n_fds = 0;
+    if (rename(folder->partial, folder->out) < 0)
+        return ck_error_set_errno(err, errno, folder->out, "move the result to its place");
+    folder->partial[0] = 0;
+    return 0;
+}
+
+/* ---- arguments ---- */
+
+struct arguments {
+    const char *in, *out, *to, *quant;
+    bool quiet, help;
+    unsigned threads; /* 0: one for each processor */
+    const char *values[CK_ARRAY_LEN(((struct ck_spec *)NULL)->values)];
+};
+
+enum { FLAG_TO = 1000, FLAG_QUANT, FLAG_THREADS, FLAG_QUIET, FLAG_HELP, FLAG_OPTION };
+
+/* `state_dict` is the flag --state-dict. */
+static const char *flag_of(const char *option, char *text, size_t size) {
+    snprintf(text, size, "%s", option);
+    for (char *p = text; *p; p++)
+        if (*p == '_')
+            *p = '-';
+    return text;
+}
+
+static void print_help(void) {
+    char flag[64];
+
+    printf("Usage: ckptd convert IN OUT --to TARGET [--quant NAME] [OPTION ...]\n\n"
+           "Converts the checkpoint IN into the folder OUT, which must not exist or be empty.\n"
+           "(--to safetensors takes a file name that ends with .safetensors, too.)\n\n"
+           "  --to TARGET             ");
+    for (size_t i = 0; ck_targets[i]; i++)
+        printf("%s%s", i > 0 ? ", " : "", ck_targets[i]);
+    printf("\n  --quant NAME            for mlx: q2 q3 q4 q5 q6 q8, with -g32, -g64 (the default) or -g128 behind\n");
+    for (const struct ck_option_row *row = ck_job_options; row->name; row++)
+        printf("  --%-22s%s%s%s\n%26s%s%s%s\n", flag_of(row->name, flag, sizeof(flag)), row->values,
+               row->value_default[0] ? "; default " : "", row->value_default, "", row->what,
+               row->target[0] ? " (target " : "", row->target[0] ? "mlx)" : "");
+    printf("  --threads N             default: one for each processor\n"
+           "  --quiet                 print errors only\n\n"
+           "Exit status: 0 converted, 1 not (OUT/report.json says why when the file was read), 2 wrong arguments.\n");
+}
+
+static int parse_arguments(int argc, char **argv, struct arguments *arguments) {
+    struct option options[CK_ARRAY_LEN(arguments->values) + 8] = {
+        {"to", required_argument, NULL, FLAG_TO},
+        {"quant", required_argument, NULL, FLAG_QUANT},
+        {"threads", required_argument, NULL, FLAG_THREADS},
+        {"quiet", no_argument, NULL, FLAG_QUIET},
+        {"help", no_argument, NULL, FLAG_HELP},
+    };
+    char flags[CK_ARRAY_LEN(arguments->values)][64];
+    int c;
+
+    for (size_t i = 0; ck_job_options[i].name; i++)
+        options[5 + i] = (struct option){flag_of(ck_job_options[i].name, flags[i], sizeof(flags[i])), required_argument,
+                                         NULL, FLAG_OPTION + (int)i};
+    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        char *end;
+
+        switch (c) {
+        case FLAG_TO:
+            arguments->to = optarg;
+            break;
+        case FLAG_QUANT:
+            arguments->quant = optarg;
+            break;
+        case FLAG_QUIET:
+            arguments->quiet = true;
+            break;
+        case FLAG_THREADS:
+            arguments->threads = (unsigned)strtoul(optarg, &end, 10);
+            if (*end || arguments->threads < 1 || arguments->threads > 256) {
+                fprintf(stderr, "ckptd convert: --threads takes a number from 1 to 256\n");
+                return -1;
+            }
+            break;
+        case FLAG_HELP:
+        case 'h':
+            arguments->help = true;
+            return 0;
+        default:
+            if (c < FLAG_OPTION)
+                return -1;
+            if (arguments->values[c - FLAG_OPTION]) {
+                fprintf(stderr, "ckptd convert: --%s is given twice\n", flags[c - FLAG_OPTION]);
+                return -1;
+            }
+            arguments->values[c - FLAG_OPTION] = optarg;
+        }
+    }
+    if (argc - optind != 2 || !arguments->to) {
+        fprintf(stderr, "usage: ckptd convert IN OUT --to mlx [--quant q4] (ckptd convert --help lists the options)\n");
+        return -1;
+    }
+    arguments->in = argv[optind];
+    arguments->out = argv[optind + 1];
+    return 0;
+}
+
+static int make_spec(const struct arguments *arguments, struct ck_spec *spec, struct ck_error *err) {
+    int r = ck_spec_init(spec, arguments->to, arguments->quant, err);
+
+    for (size_t i = 0; r >= 0 && ck_job_options[i].name; i++)
+        if (arguments->values[i])
+            r = ck_spec_set(spec, ck_job_options[i].name, arguments->values[i], err);
+    return r;
+}
+
+/* ---- progress ---- */
+
+struct terminal {
+    bool live; /* stderr is a terminal: one line is painted again and again */
+    struct timespec last;
+};
+
+static void paint(void *ctx, enum ck_stage stage, uint64_t done, uint64_t total) {
+    struct terminal *terminal = ctx;
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (done != total &&
+        (now.tv_sec - terminal->last.tv_sec) * 1000 + (now.tv_nsec - terminal->last.tv_nsec) / 1000000 < 100)
+        return;
+    terminal->last = now;
+    if (total > 0)
+        fprintf(stderr, "\r%-7s %3llu %%  %llu of %llu MiB ", ck_stage_name(stage),
+                (unsigned long long)(done * 100 / total), (unsigned long long)(done >> 20),
+                (unsigned long long)(total >> 20));
+    else
+        fprintf(stderr, "\r%-7s", ck_stage_name(stage));
+    fflush(stderr);
+}
+
+static void print_error(const struct ck_error *err) {
+    fprintf(stderr, "ckptd: %s: %s\n", ck_error_row(err->code)->name, err->message);
+    if (err->where[0])
+        fprintf(stderr, "  where: %s\n", err->where);
+    fprintf(stderr, "  hint: %s\n", ck_error_hint(err));
+}
+
+static void print_summary(const struct folder *folder, const struct ck_job_result *result) {
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < result->n_files; i++)
+        bytes += result->files[i].bytes;
+    printf("%s: %u tensors, %.1f MiB", folder->out, result->tensors, (double)bytes / (1 << 20));
+    if (result->aliases > 0)
+        printf(", %u tied", result->aliases);
+    if (result->dropped > 0)
+        printf(", %u dropped", result->dropped);
+    if (result->assumed > 0)
+        printf(", %u assumed (see %s)", result->assumed, folder->bare ? "a folder's report.json" : "report.json");
+    if (result->overflowed > 0)
+        printf(", %llu values became infinite", (unsigned long long)result->overflowed);
+    printf("\n");
+}
+
+/* ---- the command ---- */
+
+static unsigned processors(void) {
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}
+
+static int run(const struct arguments *arguments, const struct ck_spec *spec, struct folder *folder,
+               struct ck_job_result *ret_result, struct ck_error *err) {
+    _cleanup_(ck_pool_freep) struct ck_pool *pool = NULL;
+    _cleanup_(ck_closep) int fd = open(arguments->in, O_RDONLY | O_CLOEXEC);
+    struct terminal terminal = {.live = !arguments->quiet && isatty(STDERR_FILENO)};
+    struct ck_progress progress = {.report = terminal.live ? paint : NULL, .cancelled = cancelled, .ctx = &terminal};
+    struct ck_job_sink sink = {folder_create_file, folder};
+    struct ck_job_input input = {"model", arguments->in, fd};
+    unsigned threads = arguments->threads > 0 ? arguments->threads : processors();
+    char count[16];
+    int r;
+
+    if (fd < 0)
+        return ck_error_set_errno(err, errno, arguments->in, "open the checkpoint");
+    snprintf(count, sizeof(count), "%u", threads);
+    setenv("UV_THREADPOOL_SIZE", count, 1); /* libuv reads it once, at the pool's first use */
+    r = ck_pool_new(threads, &pool, err);
+    if (r < 0)
+        return r;
+    r = folder_open(folder, arguments->out, spec, err);
+    if (r < 0)
+        return r;
+    r = ck_job_run(spec, &input, 1, &ck_limits_default, pool, &progress, &sink, ret_result, err);
+    if (terminal.live)
+        fprintf(stderr, "\r%-60s\r", "");
+    return r;
+}
+
+int ck_cmd_convert(int argc, char **argv) {
+    _cleanup_(ck_job_result_release) struct ck_job_result result = {0};
+    _cleanup_(ck_spec_release) struct ck_spec spec = {0};
+    _cleanup_(ck_freep) struct folder *folder = calloc(1, sizeof(*folder));
+    struct sigaction action = {.sa_handler = on_signal};
+    struct arguments arguments = {0};
+    struct ck_error err = {0};
+    int r;
+
+    if (!folder)
+        return 1;
+    if (parse_arguments(argc, argv, &arguments) < 0)
+        return CK_EXIT_USAGE;
+    if (arguments.help) {
+        print_help();
+        return 0;
+    }
+    if (make_spec(&arguments, &spec, &err) < 0) {
+        print_error(&err);
+        return CK_EXIT_USAGE;
+    }
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    r = run(&arguments, &spec, folder, &result, &err);
+    /* A refusal leaves a folder with report.json alone. */
+    if (result.n_files > 0 && !(r < 0 && folder->bare)) {
+        struct ck_error publish = {0};
+
+        if (folder_publish(folder, &publish) < 0 && r >= 0) {
+            err = publish;
+            r = publish.code;
+        }
+    }
+    folder_discard(folder);
+    if (r < 0) {
+        print_error(&err);
+        return 1;
+    }
+    if (!arguments.quiet)
+        print_summary(folder, &result);
+    return 0;
+}
