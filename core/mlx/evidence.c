@@ -340,6 +340,42 @@ static int decide_by_family(struct work *w, bool tail, struct ck_error *err) {
     return 0;
 }
 
+/* Two undecided siblings, one after the other: if only one pair of readings lets the first give what the second takes,
+ * it is theirs. */
+static int decide_pair(struct work *w, uint32_t index, struct ck_error *err) {
+    struct ck_layer *a = &w->layout->layers[index], *b = a + 1;
+    const struct ck_view *weight_a = weight_of(w, a), *weight_b;
+    struct readings read_a, read_b;
+    int fits = 0, r;
+    bool a_transposed = false, b_transposed = false;
+
+    if (index + 1 >= w->layout->n_layers || !is_convlike(b) || !same_parent(a->path, b->path))
+        return 0;
+    weight_b = weight_of(w, b);
+    if (weight_a->rank < 3 || weight_a->rank != weight_b->rank)
+        return 0;
+    read_a = readings_of(w, a);
+    read_b = readings_of(w, b);
+    for (int i = 0; i < 4; i++) {
+        bool ta = i & 1, tb = i & 2;
+
+        if (!(ta ? read_a.transposed : read_a.ordinary) || !(tb ? read_b.transposed : read_b.ordinary) ||
+            weight_a->shape[ta ? 1 : 0] != weight_b->shape[tb ? 0 : 1])
+            continue;
+        fits++;
+        a_transposed = ta;
+        b_transposed = tb;
+    }
+    if (fits != 1)
+        return 0;
+    r = decide(w, a, ck_layer_conv(weight_a->rank, a_transposed), CK_EVIDENCE_DERIVED, "channel_flow",
+               DETAIL("only so does it give what %s takes", b->path), err);
+    if (r < 0)
+        return r;
+    return decide(w, b, ck_layer_conv(weight_b->rank, b_transposed), CK_EVIDENCE_DERIVED, "channel_flow",
+                  DETAIL("only so does it take what %s gives", a->path), err);
+}
+
 static int decide_by_flow(struct work *w, uint32_t index, struct ck_error *err) {
     struct ck_layer *layer = &w->layout->layers[index];
     const struct ck_layer *before = index > 0 ? layer - 1 : NULL,
@@ -491,6 +527,8 @@ int ck_evidence_decide(struct ck_plan *plan, struct ck_layout *layout, bool quan
         r = decide_by_family(&w, false, err);
     if (r >= 0)
         r = decide_square_matrices(&w, err);
+    if (r >= 0)
+        r = each_undecided(&w, decide_pair, err);
     if (r >= 0)
         r = each_undecided(&w, decide_by_flow, err);
     if (r >= 0)
