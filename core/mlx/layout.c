@@ -147,7 +147,7 @@ static int apply_option(const struct ck_plan *plan, struct ck_layout *layout, co
         const struct ck_pair *pair = &pairs->items[p];
         const struct ck_layer_row *row;
         bool used = false;
-        uint32_t groups;
+        uint32_t groups = 0;
         int r;
 
         r = parse_class(pair->word, &row, &groups, err);
