@@ -54,11 +54,20 @@ static void put(struct ck_json *json, const char *bytes, size_t n) {
     }
 }
 
+static void put_newline(struct ck_json *json) {
+    if (json->newline)
+        put(json, "\n", 1);
+    json->newline = false;
+}
+
 static void before_value(struct ck_json *json) {
-    if (json->after_key)
+    if (json->after_key) {
         json->after_key = false;
-    else if (json->comma[json->depth])
-        put(json, ",", 1);
+    } else {
+        if (json->comma[json->depth])
+            put(json, ",", 1);
+        put_newline(json);
+    }
     json->comma[json->depth] = true;
 }
 
@@ -210,7 +219,7 @@ void ck_json_raw(struct ck_json *json, const char *json_text) {
 }
 
 void ck_json_newline(struct ck_json *json) {
-    put(json, "\n", 1);
+    json->newline = true;
 }
 
 void ck_json_key_string(struct ck_json *json, const char *key, const char *text) {
@@ -229,6 +238,7 @@ void ck_json_key_bool(struct ck_json *json, const char *key, bool value) {
 }
 
 int ck_json_finish(struct ck_json *json) {
+    put_newline(json);
     flush(json);
     return json->status;
 }

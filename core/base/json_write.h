@@ -22,6 +22,7 @@ struct ck_json {
     unsigned         depth;
     bool             comma[CK_JSON_DEPTH_MAX + 1]; /* a value was already written at this depth */
     bool             after_key;
+    bool             newline; /* the next value begins on a new line */
     size_t           used;
     char             bytes[16384]; /* text not yet given to the sink */
 };
@@ -47,7 +48,7 @@ void ck_json_double(struct ck_json *json, double value); /* shortest text that r
 void ck_json_bool(struct ck_json *json, bool value);
 void ck_json_null(struct ck_json *json);
 void ck_json_raw(struct ck_json *json, const char *json_text); /* one complete value, trusted */
-void ck_json_newline(struct ck_json *json);                    /* white space for people, between values */
+void ck_json_newline(struct ck_json *json); /* the next value (or the end) begins on a new line, for people */
 
 /* Shorthands for a key with its value. */
 void ck_json_key_string(struct ck_json *json, const char *key, const char *text);
