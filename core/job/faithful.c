@@ -1,5 +1,7 @@
 #include "core/job/faithful.h"
 
+#include <string.h>
+
 #include "core/base/version.h"
 #include "core/job/refusal.h"
 
@@ -16,13 +18,12 @@ static int refuse(struct ck_plan *plan, uint32_t tensor, int code, const char *m
     return 0;
 }
 
-static int drop(struct ck_plan *plan, uint32_t tensor, struct ck_error *err) {
+static int drop(struct ck_plan *plan, uint32_t tensor, const char *why, const char *message, struct ck_error *err) {
     struct ck_plan_note *note = ck_plan_add_dropped(plan);
 
     if (!note)
         return no_memory(err);
-    *note = (struct ck_plan_note){
-        .source = tensor, .why = "non_persistent", .message = "a buffer that is no part of the state dict"};
+    *note = (struct ck_plan_note){.source = tensor, .why = why, .message = message};
     return 0;
 }
 
@@ -61,34 +62,67 @@ static int write_as_is(struct ck_plan *plan, uint32_t tensor, struct ck_error *e
     return 0;
 }
 
-int ck_faithful_plan(struct ck_plan *plan, _unused_ const struct ck_spec *spec, struct ck_error *err) {
-    const struct ck_model *model = plan->model;
-    const char **names = ck_arena_alloc_array(&plan->arena, model->n_tensors, sizeof(*names));
-    uint32_t *kept = ck_arena_alloc_array(&plan->arena, model->n_tensors, sizeof(*kept));
-    int r = 0;
+struct work {
+    struct ck_plan *plan;
+    const struct ck_spec *spec;
+    const char **names;
+    uint32_t *kept; /* by tensor: the one of its ties that is written, or CK_NO_INDEX */
+    bool *used;     /* by item of spec->rules */
+};
 
-    if (!names || !kept || !ck_plan_add_metadata(plan, "format", "pt") ||
+/* Only two rules make sense where nothing is moved. */
+static int check_rule_words(const struct ck_spec *spec, struct ck_error *err) {
+    for (size_t i = 0; i < spec->rules.count; i++)
+        if (strcmp(spec->rules.items[i].word, "drop") != 0 && strcmp(spec->rules.items[i].word, "identity") != 0)
+            return ck_error_set(err, CK_E_BAD_RULE, "rules",
+                                "the target safetensors moves nothing: its rules are drop and identity, not '%.100s'",
+                                spec->rules.items[i].word);
+    return 0;
+}
+
+static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
+    const struct ck_tensor *t = &w->plan->model->tensors[tensor];
+    uint32_t first = t->alias_of == CK_NO_INDEX ? tensor : t->alias_of;
+    const struct ck_pair *forced = ck_pairs_find(&w->spec->rules, t->name, w->used);
+
+    if (forced && strcmp(forced->word, "drop") == 0)
+        return drop(w->plan, tensor, "option_rules", "the option rules says so", err);
+    if (!t->persistent)
+        return drop(w->plan, tensor, "non_persistent", "a buffer that is no part of the state dict", err);
+    if (t->error)
+        return refuse(w->plan, tensor, t->error, t->error_message, err);
+    if (!ck_dtype_row(t->view.dtype)->safetensors)
+        return refuse(w->plan, tensor, CK_E_UNSUPPORTED_DTYPE,
+                      ck_arena_printf(&w->plan->arena, "safetensors has no %s", ck_dtype_row(t->view.dtype)->torch),
+                      err);
+    if (first != tensor && w->kept[first] != CK_NO_INDEX)
+        return alias(w->plan, tensor, w->kept[first], err);
+    w->kept[first] = tensor;
+    return write_as_is(w->plan, tensor, err);
+}
+
+int ck_faithful_plan(struct ck_plan *plan, const struct ck_spec *spec, struct ck_error *err) {
+    const struct ck_model *model = plan->model;
+    struct work w = {
+        .plan = plan,
+        .spec = spec,
+        .names = ck_arena_alloc_array(&plan->arena, model->n_tensors, sizeof(*w.names)),
+        .kept = ck_arena_alloc_array(&plan->arena, model->n_tensors, sizeof(*w.kept)),
+        .used = ck_arena_alloc_array(&plan->arena, spec->rules.count, sizeof(*w.used)),
+    };
+    int r;
+
+    if (!w.names || !w.kept || !w.used || !ck_plan_add_metadata(plan, "format", "pt") ||
         !ck_plan_add_metadata(plan, "ckptd.version", ck_version()))
         return no_memory(err);
-    for (uint32_t i = 0; i < model->n_tensors && r >= 0; i++) {
-        const struct ck_tensor *t = &model->tensors[i];
-        uint32_t first = t->alias_of == CK_NO_INDEX ? i : t->alias_of;
-
-        names[i] = t->name;
-        kept[i] = CK_NO_INDEX;
-        if (!t->persistent)
-            r = drop(plan, i, err);
-        else if (t->error)
-            r = refuse(plan, i, t->error, t->error_message, err);
-        else if (!ck_dtype_row(t->view.dtype)->safetensors)
-            r = refuse(plan, i, CK_E_UNSUPPORTED_DTYPE,
-                       ck_arena_printf(&plan->arena, "safetensors has no %s", ck_dtype_row(t->view.dtype)->torch), err);
-        else if (kept[first] != CK_NO_INDEX && first != i)
-            r = alias(plan, i, kept[first], err);
-        else {
-            kept[first] = i;
-            r = write_as_is(plan, i, err);
-        }
+    r = check_rule_words(spec, err);
+    for (uint32_t i = 0; i < model->n_tensors; i++) {
+        w.names[i] = model->tensors[i].name;
+        w.kept[i] = CK_NO_INDEX;
     }
-    return r < 0 ? r : ck_refusal(plan, names, err);
+    for (uint32_t i = 0; i < model->n_tensors && r >= 0; i++)
+        r = plan_tensor(&w, i, err);
+    if (r >= 0)
+        r = ck_pairs_check_used(&spec->rules, w.used, "rules", err);
+    return r < 0 ? r : ck_refusal(plan, w.names, err);
 }

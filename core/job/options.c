@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/glob.h"
 #include "core/base/json_write.h"
 
 const struct ck_option_row ck_job_options[] = {
@@ -251,6 +252,24 @@ const char *ck_spec_get(const struct ck_spec *spec, const char *name) {
         if (strcmp(ck_job_options[i].name, name) == 0)
             return spec->values[i] ? spec->values[i] : ck_job_options[i].value_default;
     return NULL;
+}
+
+const struct ck_pair *ck_pairs_find(const struct ck_pairs *pairs, const char *name, bool *used) {
+    for (size_t i = 0; i < pairs->count; i++) {
+        if (ck_glob_match(pairs->items[i].pattern, name)) {
+            used[i] = true;
+            return &pairs->items[i];
+        }
+    }
+    return NULL;
+}
+
+int ck_pairs_check_used(const struct ck_pairs *pairs, const bool *used, const char *option, struct ck_error *err) {
+    for (size_t i = 0; i < pairs->count; i++)
+        if (!used[i])
+            return ck_error_set(err, CK_E_BAD_RULE, option, "'%.200s' in option %s fits no tensor of the file",
+                                pairs->items[i].pattern, option);
+    return 0;
 }
 
 /* Rows in alphabetical order, so that the text does not change when the table is reordered. */

@@ -78,6 +78,12 @@ int ck_spec_set(struct ck_spec *spec, const char *name, const char *value, struc
 /* The value of an option by name: what was given, or the default. Never NULL for a row's name. */
 const char *ck_spec_get(const struct ck_spec *spec, const char *name);
 
+/* The first pair whose pattern fits the name, or NULL. used: one flag for each pair, set for the one that is returned. */
+const struct ck_pair *ck_pairs_find(const struct ck_pairs *pairs, const char *name, bool *used);
+
+/* CK_E_BAD_RULE for a pair whose flag is not set: a pattern that fits nothing is a typing error. */
+int ck_pairs_check_used(const struct ck_pairs *pairs, const bool *used, const char *option, struct ck_error *err);
+
 /* The specification as one line of JSON with sorted members and without defaults: the part of the cache key that is not
  * the input. Owned by the caller; NULL when out of memory. */
 char *ck_spec_normalised(const struct ck_spec *spec);

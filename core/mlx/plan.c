@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/glob.h"
 #include "core/base/version.h"
 #include "core/job/refusal.h"
 #include "core/mlx/items.h"
@@ -260,17 +259,6 @@ static int ask(struct work *w, uint32_t tensor, struct ck_error *err) {
                   err);
 }
 
-/* The item of rules= that fits the name, or NULL. The first one wins. */
-static const struct ck_pair *forced_rule(struct work *w, uint32_t tensor) {
-    for (size_t i = 0; i < w->spec->rules.count; i++) {
-        if (ck_glob_match(w->spec->rules.items[i].pattern, w->names[tensor])) {
-            w->rule_used[i] = true;
-            return &w->spec->rules.items[i];
-        }
-    }
-    return NULL;
-}
-
 static int plan_forced(struct work *w, const struct ck_layer *layer, uint32_t tensor, const struct ck_pair *forced,
                        struct ck_error *err) {
     struct ck_evidence evidence = {CK_EVIDENCE_KNOWN, "option_rules", NULL};
@@ -315,7 +303,7 @@ static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
     const struct ck_tensor *t = &w->plan->model->tensors[tensor];
     struct ck_layer *layer = &w->layout.layers[w->layout.layer_of[tensor]];
     bool is_weight = strcmp(w->layout.leaves[tensor], "weight") == 0;
-    const struct ck_pair *forced = forced_rule(w, tensor);
+    const struct ck_pair *forced = ck_pairs_find(&w->spec->rules, w->names[tensor], w->rule_used);
     const char *why, *message;
     int r;
 
@@ -428,14 +416,6 @@ static int rename_items(struct work *w, const char *const *mapped, struct ck_err
     return 0;
 }
 
-static int check_rules_used(const struct work *w, struct ck_error *err) {
-    for (size_t i = 0; i < w->spec->rules.count; i++)
-        if (!w->rule_used[i])
-            return ck_error_set(err, CK_E_BAD_RULE, "rules", "'%.200s' in option rules fits no tensor of the file",
-                                w->spec->rules.items[i].pattern);
-    return 0;
-}
-
 static int check_rule_words(const struct ck_spec *spec, struct ck_error *err) {
     for (size_t i = 0; i < spec->rules.count; i++) {
         const char *word = spec->rules.items[i].word, *nearest;
@@ -505,7 +485,7 @@ int ck_mlx_plan(struct ck_plan *plan, const struct ck_spec *spec, struct ck_erro
         if (r < 0)
             return r;
     }
-    r = check_rules_used(&w, err);
+    r = ck_pairs_check_used(&spec->rules, w.rule_used, "rules", err);
     if (r < 0)
         return r;
     mark_aliases(&w);

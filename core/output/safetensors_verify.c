@@ -4,10 +4,12 @@
 #include "core/output/safetensors_write.h"
 
 static int mismatch(const char *file, const char *name, const char *what, struct ck_error *err) {
-    return ck_error_set(err, CK_E_VERIFY_FAILED, name, "in the written %s, '%.200s' has another %s than planned", file, name, what);
+    return ck_error_set(err, CK_E_VERIFY_FAILED, name, "in the written %s, '%.200s' has another %s than planned", file,
+                        name, what);
 }
 
-static int compare(const struct ck_out_tensor *out, const struct ck_safetensors_entry *entry, const char *file, struct ck_error *err) {
+static int compare(const struct ck_out_tensor *out, const struct ck_safetensors_entry *entry, const char *file,
+                   struct ck_error *err) {
     if (strcmp(ck_dtype_row(entry->dtype)->safetensors, out->dtype) != 0)
         return mismatch(file, out->name, "dtype", err);
     if (entry->rank != out->rank || memcmp(entry->shape, out->shape, out->rank * sizeof(*out->shape)) != 0)
@@ -69,6 +71,7 @@ int ck_safetensors_verify(const struct ck_plan *plan, uint32_t index, int fd, st
         }
     }
     if (n != written.count)
-        return ck_error_set(err, CK_E_VERIFY_FAILED, file->name, "%s holds %u tensors instead of %u", file->name, written.count, n);
+        return ck_error_set(err, CK_E_VERIFY_FAILED, file->name, "%s holds %u tensors instead of %u", file->name,
+                            written.count, n);
     return 0;
 }

@@ -3,164 +3,183 @@
 #include <errno.h>
 #include <string.h>
 
-/* PKWARE APPNOTE 4.3 and 4.5.3 (ZIP64). */
-#define LOCAL_SIZE   30u
-#define CENTRAL_SIZE 46u
-#define END_SIZE     22u
-#define END64_SIZE   (56u + 20u)
-#define EXTRA64_MOST 28u
-#define UTF8_FLAG    0x0800u
-#define DATE_1980    0x0021u /* 1 January 1980 */
-#define U32_MAX      0xFFFFFFFFull
+/* PKWARE APPNOTE 6.3.9: local header 4.3.7, central header 4.3.12, end records 4.3.14 to 4.3.16, ZIP64 field 4.5.3. */
+#define LOCAL_BYTES     30u
+#define CENTRAL_BYTES   46u
+#define END_BYTES       22u
+#define END64_BYTES     (56u + 20u)
+#define FIELD64_MAX     28u /* id, length, two sizes, offset */
+#define UTF8_NAMES      0x0800u
+#define DATE_1980_01_01 0x0021u
+#define MADE_BY_UNIX    (3u << 8)
+#define REGULAR_0644    (0100644u << 16)
+#define MAX32           0xFFFFFFFFu
+#define MAX16           0xFFFFu
 
-struct writer {
-    unsigned char *at;
-};
-
-static void put16(struct writer *w, uint64_t value) {
-    *w->at++ = (unsigned char)value;
-    *w->at++ = (unsigned char)(value >> 8);
+/* Writes little-endian fields one after another into memory that was measured before. */
+static void put(char **at, uint64_t value, unsigned bytes) {
+    for (unsigned i = 0; i < bytes; i++, value >>= 8)
+        *(*at)++ = (char)(value & 0xFF);
 }
 
-static void put32(struct writer *w, uint64_t value) {
-    put16(w, value & 0xFFFF);
-    put16(w, value >> 16 & 0xFFFF);
+static void put_bytes(char **at, const char *bytes, size_t n) {
+    memcpy(*at, bytes, n);
+    *at += n;
 }
 
-static void put64(struct writer *w, uint64_t value) {
-    put32(w, value & U32_MAX);
-    put32(w, value >> 32);
+static unsigned version_needed(bool zip64) {
+    return zip64 ? 45 : 20;
 }
 
-/* From "version needed" to the name: the same in the local and the central header. */
-static void put_common(struct writer *w, const struct ck_zip_file *file, size_t extra) {
-    bool large = file->bytes >= U32_MAX;
+/* From the version to the 32-bit sizes: what local and central headers have in common. */
+static void put_common(char **at, const struct ck_zip_file *file, bool zip64) {
+    bool large = file->bytes >= MAX32;
 
-    put16(w, extra > 0 ? 45 : 20);
-    put16(w, UTF8_FLAG);
-    put16(w, 0); /* stored */
-    put16(w, 0);
-    put16(w, DATE_1980);
-    put32(w, file->crc32);
-    put32(w, large ? U32_MAX : file->bytes);
-    put32(w, large ? U32_MAX : file->bytes);
-    put16(w, strlen(file->name));
-    put16(w, extra);
+    put(at, version_needed(zip64), 2);
+    put(at, UTF8_NAMES, 2);
+    put(at, 0, 2); /* stored */
+    put(at, 0, 2); /* 00:00:00 */
+    put(at, DATE_1980_01_01, 2);
+    put(at, file->crc32, 4);
+    put(at, large ? MAX32 : file->bytes, 4);
+    put(at, large ? MAX32 : file->bytes, 4);
+    put(at, strlen(file->name), 2);
 }
 
-static void put_name(struct writer *w, const char *name) {
-    size_t n = strlen(name);
+static void put_local(char **at, const struct ck_zip_file *file) {
+    bool large = file->bytes >= MAX32;
 
-    memcpy(w->at, name, n);
-    w->at += n;
+    put(at, 0x04034B50, 4);
+    put_common(at, file, large);
+    put(at, large ? 20 : 0, 2);
+    put_bytes(at, file->name, strlen(file->name));
+    if (!large)
+        return;
+    put(at, 1, 2);
+    put(at, 16, 2);
+    put(at, file->bytes, 8);
+    put(at, file->bytes, 8);
 }
 
-static void put_local(struct writer *w, const struct ck_zip_file *file) {
-    bool large = file->bytes >= U32_MAX;
+/* offset: of the local header. Only the fields that do not fit 32 bits are in the ZIP64 field. */
+static void put_central(char **at, const struct ck_zip_file *file, uint64_t offset) {
+    bool large = file->bytes >= MAX32, far = offset >= MAX32;
+    unsigned field = (large ? 16u : 0u) + (far ? 8u : 0u);
 
-    put32(w, 0x04034B50);
-    put_common(w, file, large ? 20 : 0);
-    put_name(w, file->name);
+    put(at, 0x02014B50, 4);
+    put(at, MADE_BY_UNIX | version_needed(large || far), 2);
+    put_common(at, file, large || far);
+    put(at, field ? field + 4 : 0, 2);
+    put(at, 0, 2 + 2 + 2); /* comment, disk, internal attributes */
+    put(at, REGULAR_0644, 4);
+    put(at, far ? MAX32 : offset, 4);
+    put_bytes(at, file->name, strlen(file->name));
+    if (field) {
+        put(at, 1, 2);
+        put(at, field, 2);
+    }
     if (large) {
-        put16(w, 1);
-        put16(w, 16);
-        put64(w, file->bytes);
-        put64(w, file->bytes);
+        put(at, file->bytes, 8);
+        put(at, file->bytes, 8);
     }
+    if (far)
+        put(at, offset, 8);
 }
 
-static void put_central(struct writer *w, const struct ck_zip_file *file, uint64_t offset) {
-    bool large = file->bytes >= U32_MAX, far = offset >= U32_MAX;
-    size_t extra = (large ? 16u : 0u) + (far ? 8u : 0u);
-
-    put32(w, 0x02014B50);
-    put16(w, 3 << 8 | 45); /* made by: Unix, so that the mode below counts */
-    put_common(w, file, extra > 0 ? extra + 4 : 0);
-    put16(w, 0); /* comment */
-    put16(w, 0); /* disk */
-    put16(w, 0);
-    put32(w, 0100644ull << 16);
-    put32(w, far ? U32_MAX : offset);
-    put_name(w, file->name);
-    if (extra > 0) {
-        put16(w, 1);
-        put16(w, extra);
-        if (large) {
-            put64(w, file->bytes);
-            put64(w, file->bytes);
-        }
-        if (far)
-            put64(w, offset);
+/* start, length: of the central directory. */
+static void put_end(char **at, uint64_t entries, uint64_t start, uint64_t length) {
+    if (entries >= MAX16 || start >= MAX32 || length >= MAX32) {
+        put(at, 0x06064B50, 4);
+        put(at, 44, 8); /* bytes that follow */
+        put(at, MADE_BY_UNIX | 45, 2);
+        put(at, 45, 2);
+        put(at, 0, 4 + 4); /* disks */
+        put(at, entries, 8);
+        put(at, entries, 8);
+        put(at, length, 8);
+        put(at, start, 8);
+        put(at, 0x07064B50, 4);
+        put(at, 0, 4);
+        put(at, start + length, 8);
+        put(at, 1, 4);
     }
+    put(at, 0x06054B50, 4);
+    put(at, 0, 2 + 2);
+    put(at, CK_MIN(entries, MAX16), 2);
+    put(at, CK_MIN(entries, MAX16), 2);
+    put(at, CK_MIN(length, MAX32), 4);
+    put(at, CK_MIN(start, MAX32), 4);
+    put(at, 0, 2);
 }
 
-static void put_end(struct writer *w, size_t n, uint64_t directory, uint64_t directory_bytes) {
-    bool large = n >= 0xFFFF || directory >= U32_MAX || directory_bytes >= U32_MAX;
+/* Most that all headers can take; false if a name is longer than the format allows or the sum overflows. */
+static bool measure(const struct ck_zip_file *files, size_t n, size_t *ret_bytes) {
+    size_t bytes = END64_BYTES + END_BYTES;
+    uint64_t total = 0;
 
-    if (large) {
-        put32(w, 0x06064B50);
-        put64(w, 44);
-        put16(w, 3 << 8 | 45);
-        put16(w, 45);
-        put32(w, 0);
-        put32(w, 0);
-        put64(w, n);
-        put64(w, n);
-        put64(w, directory_bytes);
-        put64(w, directory);
-        put32(w, 0x07064B50);
-        put32(w, 0);
-        put64(w, directory + directory_bytes);
-        put32(w, 1);
+    for (size_t i = 0; i < n; i++) {
+        size_t name = strlen(files[i].name);
+
+        if (name > MAX16 || !ck_add_u64(total, files[i].bytes, &total) || total > INT64_MAX / 2)
+            return false;
+        bytes += LOCAL_BYTES + CENTRAL_BYTES + 2 * (name + FIELD64_MAX);
     }
-    put32(w, 0x06054B50);
-    put16(w, 0);
-    put16(w, 0);
-    put16(w, CK_MIN(n, (size_t)0xFFFF));
-    put16(w, CK_MIN(n, (size_t)0xFFFF));
-    put32(w, CK_MIN(directory_bytes, U32_MAX));
-    put32(w, CK_MIN(directory, U32_MAX));
-    put16(w, 0);
+    *ret_bytes = bytes;
+    return true;
 }
 
 static void add_segment(struct ck_zip_layout *layout, const char *bytes, int fd, uint64_t length) {
-    layout->segments[layout->count++] = (struct ck_zip_segment){.start = layout->length, .length = length, .bytes = bytes, .fd = fd};
+    if (length == 0)
+        return;
+    layout->segments[layout->count++] = (struct ck_zip_segment){
+        .start = layout->length,
+        .length = length,
+        .bytes = bytes,
+        .fd = fd,
+    };
     layout->length += length;
 }
 
-int ck_zip_layout_make(const struct ck_zip_file *files, size_t n, struct ck_zip_layout *ret_layout, struct ck_error *err) {
-    _cleanup_(ck_zip_layout_release) struct ck_zip_layout layout = {0};
-    _cleanup_(ck_freep) uint64_t *offsets = calloc(n + 1, sizeof(*offsets));
-    size_t memory = END_SIZE + END64_SIZE;
-    struct writer w;
-    char *start;
+static void fill(struct ck_zip_layout *layout, const struct ck_zip_file *files, size_t n, uint64_t *offsets) {
+    char *at = layout->memory, *begin;
+    uint64_t start;
 
-    for (size_t i = 0; i < n; i++)
-        memory += LOCAL_SIZE + CENTRAL_SIZE + 2 * (strlen(files[i].name) + EXTRA64_MOST);
-    layout.segments = calloc(2 * n + 1, sizeof(*layout.segments));
-    layout.memory = malloc(memory);
-    if (!layout.segments || !layout.memory || !offsets)
-        return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the zip of the result");
-    w.at = (unsigned char *)layout.memory;
     for (size_t i = 0; i < n; i++) {
-        offsets[i] = layout.length;
-        start = (char *)w.at;
-        put_local(&w, &files[i]);
-        add_segment(&layout, start, -1, (uint64_t)((char *)w.at - start));
-        add_segment(&layout, NULL, files[i].fd, files[i].bytes);
+        offsets[i] = layout->length;
+        begin = at;
+        put_local(&at, &files[i]);
+        add_segment(layout, begin, -1, (uint64_t)(at - begin));
+        add_segment(layout, NULL, files[i].fd, files[i].bytes);
     }
-    start = (char *)w.at;
+    start = layout->length;
+    begin = at;
     for (size_t i = 0; i < n; i++)
-        put_central(&w, &files[i], offsets[i]);
-    put_end(&w, n, layout.length, (uint64_t)((char *)w.at - start));
-    add_segment(&layout, start, -1, (uint64_t)((char *)w.at - start));
+        put_central(&at, &files[i], offsets[i]);
+    put_end(&at, n, start, (uint64_t)(at - begin));
+    add_segment(layout, begin, -1, (uint64_t)(at - begin));
+}
+
+int ck_zip_layout_make(const struct ck_zip_file *files, size_t n, struct ck_zip_layout *ret_layout,
+                       struct ck_error *err) {
+    _cleanup_(ck_zip_layout_release) struct ck_zip_layout layout = {0};
+    _cleanup_(ck_freep) uint64_t *offsets = NULL;
+    size_t bytes;
+
+    if (!measure(files, n, &bytes))
+        return ck_error_set(err, CK_E_INTERNAL, NULL, "the names or sizes of the result do not fit a zip");
+    layout.memory = malloc(bytes);
+    layout.segments = reallocarray(NULL, 2 * n + 1, sizeof(*layout.segments));
+    offsets = reallocarray(NULL, n + 1, sizeof(*offsets));
+    if (!layout.memory || !layout.segments || !offsets)
+        return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the headers of %zu files", n);
+    fill(&layout, files, n, offsets);
     *ret_layout = layout;
     layout = (struct ck_zip_layout){0};
     return 0;
 }
 
-/* The segment that holds a position before the end. */
-static const struct ck_zip_segment *segment_at(const struct ck_zip_layout *layout, uint64_t position) {
+/* The last segment that begins at or before position. */
+static size_t find_segment(const struct ck_zip_layout *layout, uint64_t position) {
     size_t low = 0, high = layout->count;
 
     while (high - low > 1) {
@@ -171,11 +190,13 @@ static const struct ck_zip_segment *segment_at(const struct ck_zip_layout *layou
         else
             high = middle;
     }
-    return &layout->segments[low];
+    return low;
 }
 
-static ssize_t read_segment(const struct ck_zip_segment *segment, uint64_t offset, void *buffer, size_t n, struct ck_error *err) {
-    ssize_t done;
+/* Reads a part of one segment: at least one byte, at most n. */
+static ssize_t read_segment(const struct ck_zip_segment *segment, uint64_t offset, char *buffer, size_t n,
+                            struct ck_error *err) {
+    ssize_t got;
 
     n = (size_t)CK_MIN((uint64_t)n, segment->length - offset);
     if (segment->bytes) {
@@ -183,26 +204,32 @@ static ssize_t read_segment(const struct ck_zip_segment *segment, uint64_t offse
         return (ssize_t)n;
     }
     do
-        done = pread(segment->fd, buffer, n, (off_t)offset);
-    while (done < 0 && errno == EINTR);
-    if (done < 0)
+        got = pread(segment->fd, buffer, n, (off_t)offset);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
         return ck_error_set_errno(err, errno, NULL, "read the result");
-    if (done == 0)
+    if (got == 0)
         return ck_error_set(err, CK_E_IO, NULL, "a file of the result became shorter");
-    return done;
+    return got;
 }
 
-ssize_t ck_zip_layout_read(const struct ck_zip_layout *layout, uint64_t position, void *buffer, size_t n, struct ck_error *err) {
-    size_t done = 0;
+ssize_t ck_zip_layout_read(const struct ck_zip_layout *layout, uint64_t position, void *buffer, size_t n,
+                           struct ck_error *err) {
+    size_t done = 0, i;
 
-    while (done < n && position < layout->length) {
-        const struct ck_zip_segment *segment = segment_at(layout, position);
-        ssize_t part = read_segment(segment, position - segment->start, (char *)buffer + done, n - done, err);
+    if (n == 0 || position >= layout->length)
+        return 0;
+    n = CK_MIN(n, (size_t)SSIZE_MAX);
+    for (i = find_segment(layout, position); done < n && i < layout->count;) {
+        const struct ck_zip_segment *segment = &layout->segments[i];
+        uint64_t offset = position + done - segment->start;
+        ssize_t got = read_segment(segment, offset, (char *)buffer + done, n - done, err);
 
-        if (part < 0)
-            return part;
-        done += (size_t)part;
-        position += (uint64_t)part;
+        if (got < 0)
+            return got;
+        done += (size_t)got;
+        if (offset + (uint64_t)got == segment->length)
+            i++;
     }
     return (ssize_t)done;
 }

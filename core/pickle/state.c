@@ -126,7 +126,7 @@ int ck_machine_top(struct ck_machine *m, size_t n, ck_ref **ret_refs) {
 }
 
 int ck_machine_pop(struct ck_machine *m, ck_ref *ret_ref) {
-    ck_ref *top;
+    ck_ref *top = NULL;
     int r;
 
     r = ck_machine_top(m, 1, &top);
