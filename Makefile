@@ -19,6 +19,10 @@ ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -I. $(WARNINGS) $(CFLAGS) -fno-strict-alia
 ALL_LDFLAGS = -pie -Wl,-z,relro,-z,now $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(LDFLAGS)
 ALL_LIBS = $(shell pkg-config --libs $(LIBS)) -ldeflate -lpthread -lm
 
+# One short line for each command; V=1 shows the whole of it.
+Q := $(if $(V),,@)
+SAY = $(if $(V),@:,@printf '  %-5s %s\n')
+
 SOURCES := $(sort $(shell find core api server -name '*.c'))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY := $(BUILD)/libckptd.a
@@ -85,15 +89,18 @@ clean:
 	rm -rf $(BUILD)
 
 $(BUILD)/ckptd: $(MAIN) $(LIBRARY)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
+	$(SAY) LINK $@
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(ALL_LIBS)
 
 $(LIBRARY): $(filter-out $(MAIN),$(OBJECTS))
-	@rm -f $@
-	$(AR) rcs $@ $^
+	$(SAY) AR $@
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/obj/%.o: %.c
+	$(SAY) CC $<
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
 
 # Only version.o depends on the commit, and only when the commit changed.
 $(BUILD)/obj/core/base/version.o: EXTRA_CFLAGS = -DCK_COMMIT='"$(COMMIT)"'
@@ -107,12 +114,14 @@ $(BUILD)/obj/core/tensor/%_avx2.o: EXTRA_CFLAGS = $(if $(filter x86_64,$(shell u
 $(BUILD)/obj/core/tensor/execute.o $(BUILD)/obj/core/tensor/gather.o: EXTRA_CFLAGS = -O3
 
 $(BUILD)/test/%: tests/unit/%.c $(LIBRARY)
+	$(SAY) TEST $@
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(ALL_LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(ALL_LIBS)
 
 # The fuzz targets with a plain main that replays files: the corpus is a test of every build.
 $(BUILD)/replay/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(LIBRARY)
+	$(SAY) TEST $@
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -MMD -MP $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBRARY) $(ALL_LIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -MMD -MP $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBRARY) $(ALL_LIBS)
 
 -include $(OBJECTS:.o=.d) $(UNIT:=.d)

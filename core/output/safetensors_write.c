@@ -3,7 +3,6 @@
 #include "core/base/buffer.h"
 #include "core/base/json_write.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Length field and JSON together. MLX takes headers below 100,000,000 bytes (mlx/io/safetensors.cpp), the reference
@@ -65,10 +64,21 @@ static int cut_shards(struct layout *layout, uint64_t max_bytes, struct ck_error
     return 0;
 }
 
+/* Bytes of one element; 0 for a word that is no dtype. */
 static unsigned element_size(const struct ck_out_tensor *tensor) {
     enum ck_dtype dtype;
 
     return ck_dtype_from_safetensors(tensor->dtype, &dtype) ? ck_dtype_row(dtype)->size : 0;
+}
+
+static int check_dtypes(const struct ck_plan *plan, struct ck_error *err) {
+    for (uint32_t i = 0; i < plan->n_items; i++)
+        for (uint32_t k = 0; k < plan->items[i].n_out; k++)
+            if (element_size(&plan->items[i].out[k]) == 0)
+                return ck_error_set(err, CK_E_INTERNAL, plan->items[i].out[k].name,
+                                    "the tensor was planned with the dtype %s, which safetensors does not have",
+                                    plan->items[i].out[k].dtype);
+    return 0;
 }
 
 static void put_metadata(struct ck_json *json, const struct ck_plan *plan) {
@@ -258,6 +268,9 @@ int ck_safetensors_layout(struct ck_plan *plan, uint64_t max_shard_bytes, struct
     _cleanup_(layout_release) struct layout layout = {.plan = plan};
     int r;
 
+    r = check_dtypes(plan, err);
+    if (r < 0)
+        return r;
     r = cut_shards(&layout, max_shard_bytes, err);
     if (r < 0)
         return r;

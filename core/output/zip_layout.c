@@ -1,6 +1,7 @@
 #include "core/output/zip_layout.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 /* PKWARE APPNOTE 6.3.9: local header 4.3.7, central header 4.3.12, end records 4.3.14 to 4.3.16, ZIP64 field 4.5.3. */

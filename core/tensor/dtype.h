@@ -53,7 +53,8 @@ struct ck_dtype_row {
     uint8_t            size, unit, per;
 };
 
-/* The row of a dtype; never NULL for a valid one. Static storage. */
+/* The row of a dtype; never NULL. CK_DTYPE_END_ stands for a dtype outside the table (of a tensor that cannot be read): its row says
+ * "unknown" and has size 0. Static storage. */
 const struct ck_dtype_row *ck_dtype_row(enum ck_dtype dtype);
 
 /* Look-ups by name; false if there is none. torch names without the "torch." prefix. */

@@ -1,0 +1,63 @@
+#include "api/reply.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+void ck_reply_init(struct ck_reply *reply, int status, const char *content_type) {
+    *reply = (struct ck_reply){.status = status};
+    ck_buffer_init(&reply->body, CK_REPLY_BODY_MAX);
+    if (content_type)
+        ck_reply_header(reply, "Content-Type", "%s", content_type);
+}
+
+void ck_reply_header(struct ck_reply *reply, const char *name, const char *format, ...) {
+    va_list args;
+    char *value = NULL;
+    int n;
+
+    if (reply->n_headers == CK_REPLY_HEADERS_MAX) {
+        reply->broken = true;
+        return;
+    }
+    va_start(args, format);
+    n = vasprintf(&value, format, args);
+    va_end(args);
+    if (n < 0) {
+        reply->broken = true;
+        return;
+    }
+    for (char *c = value; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7F)
+            *c = '_';
+    reply->headers[reply->n_headers++] = (struct ck_reply_header){.name = name, .value = value};
+}
+
+void ck_reply_printf(struct ck_reply *reply, const char *format, ...) {
+    va_list args;
+    char *text = NULL;
+    int n;
+
+    va_start(args, format);
+    n = vasprintf(&text, format, args);
+    va_end(args);
+    if (n < 0 || !ck_buffer_add(&reply->body, text, (size_t)n))
+        reply->broken = true;
+    if (n >= 0)
+        free(text);
+}
+
+const char *ck_reply_find(const struct ck_reply *reply, const char *name) {
+    for (size_t i = 0; i < reply->n_headers; i++)
+        if (strcasecmp(reply->headers[i].name, name) == 0)
+            return reply->headers[i].value;
+    return NULL;
+}
+
+void ck_reply_release(struct ck_reply *reply) {
+    for (size_t i = 0; i < reply->n_headers; i++)
+        free(reply->headers[i].value);
+    ck_buffer_release(&reply->body);
+    *reply = (struct ck_reply){0};
+}

@@ -1,0 +1,18 @@
+/* server/listen.h: the address that is served. */
+#ifndef CK_SERVER_LISTEN_H
+#define CK_SERVER_LISTEN_H
+
+#include "core/base/error.h"
+
+struct ck_listen {
+    int fd;         /* listening socket */
+    char host[256]; /* as given, without port and brackets */
+    unsigned port;  /* the real one, if 0 was asked for */
+    bool loopback;  /* only this machine can reach it */
+};
+
+/* Binds HOST:PORT, [IPV6]:PORT or a name. An address that other machines reach is refused unless insecure is set.
+ * Returns 0, CK_E_BAD_OPTION or CK_E_IO. */
+int ck_listen_open(const char *address, bool insecure, struct ck_listen *ret_listen, struct ck_error *err);
+
+#endif

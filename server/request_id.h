@@ -1,0 +1,13 @@
+/* server/request_id.h: the name of a request in logs, answers and job orders. */
+#ifndef CK_SERVER_REQUEST_ID_H
+#define CK_SERVER_REQUEST_ID_H
+
+#include "core/base/macros.h"
+
+#define CK_REQUEST_ID_MAX 64
+
+/* The client's X-Request-Id if it is sane (1 to 63 of [A-Za-z0-9._:-]), else a new UUIDv7 (RFC 9562: sorts by time).
+ * offered may be NULL. */
+void ck_request_id(const char *offered, char ret_id[static CK_REQUEST_ID_MAX]);
+
+#endif

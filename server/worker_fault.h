@@ -1,0 +1,13 @@
+/* server/worker_fault.h: faults on demand, so that tests can show what each of them costs. The variable
+ * CKPTD_WORKER_FAULT names one; the daemon passes it on from its own environment only, never from a request. */
+#ifndef CK_SERVER_WORKER_FAULT_H
+#define CK_SERVER_WORKER_FAULT_H
+
+#include "core/base/error.h"
+
+/* crash, abort, hang, spin (uses the processor), slow (one second, then goes on), eat (memory), execve, socket,
+ * connect, open, exit (without a word), lie (claims files that are not there), babble (a line without end). NULL or an
+ * unknown word: none. */
+void ck_worker_fault_apply(const char *fault, struct ck_error *err);
+
+#endif

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Ratios of ckptd to what a user would run instead, all in one run: cp, mx.quantize, torch with safetensors. Needs about 14 GB under
+# $CKPTD_BUILD/bench, which it removes again. BENCH_MIB sets the size of the models (default 1024), BENCH_ROUNDS how often (default 5);
+# arguments choose parts: mixed linear quantize curl memory.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+python=$("$here/../conformance/venv.sh")
+cd "$here/../.."
+CKPTD_BUILD=${CKPTD_BUILD:-build}
+[ -x "$CKPTD_BUILD/ckptd" ] || { echo "no $CKPTD_BUILD/ckptd: run make first" >&2; exit 1; }
+export CKPTD_BUILD PYTHONDONTWRITEBYTECODE=1
+exec "$python" "$here/bench.py" "$@"

@@ -1,0 +1,279 @@
+/* server/: the worker protocol (what a worker may say), settings, the log's levels, request ids. No sockets, no
+ * processes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/protocol.h"
+#include "server/request_id.h"
+#include "server/settings.h"
+
+/* ---- what the daemon believes ---- */
+
+static int believe(const char *line, struct ck_event *event) {
+    struct ck_error err = {0};
+
+    return ck_event_read(line, strlen(line), 2, event, &err);
+}
+
+static void assert_disbelieved(const char *line) {
+    struct ck_event event;
+
+    if (believe(line, &event) == 0)
+        fail_msg("believed: %s", line);
+    assert_null(event.result.files);
+}
+
+#define FILE_A  "{\"name\":\"a.bin\",\"bytes\":7,\"crc32\":4294967295}"
+#define FILE_B  "{\"name\":\"report.json\",\"bytes\":0,\"crc32\":0}"
+#define NUMBERS "\"tensors\":1,\"assumed\":2,\"dropped\":3,\"aliases\":4,\"overflowed\":5"
+
+static void a_result_is_believed_with_the_files_that_there_are(_unused_ void **state) {
+    struct ck_event event;
+
+    assert_int_equal(believe("{\"event\":\"done\",\"files\":[" FILE_A "," FILE_B "]," NUMBERS "}", &event), 0);
+    assert_int_equal(event.kind, CK_EVENT_DONE);
+    assert_int_equal(event.result.n_files, 2);
+    assert_string_equal(event.result.files[0].name, "a.bin");
+    assert_int_equal(event.result.files[0].bytes, 7);
+    assert_int_equal(event.result.files[0].crc32, UINT32_MAX);
+    assert_int_equal(event.result.assumed, 2);
+    ck_event_release(&event);
+    assert_disbelieved("{\"event\":\"done\",\"files\":[" FILE_A "," FILE_B
+                       ",{\"name\":\"c\",\"bytes\":1,\"crc32\":1}]," NUMBERS "}");
+    assert_disbelieved("{\"event\":\"done\",\"files\":[]," NUMBERS "}");
+    assert_disbelieved("{\"event\":\"done\"," NUMBERS "}");
+    assert_disbelieved("{\"event\":\"done\",\"files\":[" FILE_A "," FILE_A "]," NUMBERS "}");
+    assert_disbelieved("{\"event\":\"done\",\"files\":[" FILE_A "],\"tensors\":1}");
+}
+
+static void names_that_leave_the_folder_are_not_believed(_unused_ void **state) {
+    static const char *const names[] = {"",       ".",   "..",        "../a", "a/b",     ".hidden",
+                                        "a\\\\b", "a b", "n\\u00e9t", "a\\n", "-\\u0001"};
+
+    for (size_t i = 0; i < CK_ARRAY_LEN(names); i++) {
+        char line[256];
+
+        snprintf(line, sizeof(line),
+                 "{\"event\":\"done\",\"files\":[{\"name\":\"%s\",\"bytes\":1,\"crc32\":1}]," NUMBERS "}", names[i]);
+        assert_disbelieved(line);
+    }
+}
+
+static void numbers_out_of_range_are_not_believed(_unused_ void **state) {
+    assert_disbelieved("{\"event\":\"done\",\"files\":[{\"name\":\"a\",\"bytes\":-1,\"crc32\":1}]," NUMBERS "}");
+    assert_disbelieved("{\"event\":\"done\",\"files\":[{\"name\":\"a\",\"bytes\":1,\"crc32\":4294967296}]," NUMBERS
+                       "}");
+    assert_disbelieved("{\"event\":\"done\",\"files\":[{\"name\":\"a\",\"bytes\":1.5,\"crc32\":1}]," NUMBERS "}");
+    assert_disbelieved("{\"event\":\"progress\",\"stage\":\"read\",\"done\":-1,\"total\":1}");
+}
+
+static void what_is_no_event_is_not_believed(_unused_ void **state) {
+    static const char *const lines[] = {"",
+                                        "x",
+                                        "[]",
+                                        "null",
+                                        "{}",
+                                        "{\"event\":7}",
+                                        "{\"event\":\"dance\"}",
+                                        "{\"event\":\"progress\",\"stage\":\"sleep\",\"done\":0,\"total\":0}",
+                                        "{\"event\":\"progress\",\"event\":\"done\"}",
+                                        "{\"event\":\"error\"}"};
+
+    for (size_t i = 0; i < CK_ARRAY_LEN(lines); i++)
+        assert_disbelieved(lines[i]);
+}
+
+static void a_worker_reports_documents_and_disks_only(_unused_ void **state) {
+    for (int i = 1; i < CK_ENUM_END_; i++) {
+        const struct ck_error_row *row = ck_error_row(-i);
+        char line[256];
+        struct ck_event event;
+        bool allowed = row->class_ == CK_CLASS_document || row->class_ == CK_CLASS_limit ||
+                       row->class_ == CK_CLASS_server || -i == CK_E_BAD_OPTION || -i == CK_E_BAD_RULE ||
+                       -i == CK_E_UNSUPPORTED_TARGET || -i == CK_E_UNSUPPORTED_QUANT;
+
+        snprintf(line, sizeof(line),
+                 "{\"event\":\"error\",\"code\":\"%s\",\"where\":\"\",\"detail\":\"d\",\"hint\":\"\"}", row->name);
+        assert_int_equal(believe(line, &event) == 0, allowed);
+    }
+}
+
+static void an_error_survives_the_pipe(_unused_ void **state) {
+    _cleanup_(ck_buffer_release) struct ck_buffer line = {0};
+    struct ck_error error = {0};
+    struct ck_event event;
+
+    ck_error_set(&error, CK_E_AMBIGUOUS_LAYOUT, "up.weight", "which layout has \"up\xFFweight\"?");
+    snprintf(error.hint, sizeof(error.hint), "say it");
+    snprintf(error.details, sizeof(error.details), "[{\"tensor\":\"up.weight\"}]");
+    ck_buffer_init(&line, CK_EVENT_MAX);
+    assert_int_equal(ck_event_write_error(&error, &line), 0);
+    assert_int_equal(line.data[line.length - 1], '\n');
+    assert_int_equal(believe(line.data, &event), 0);
+    assert_int_equal(event.error.code, CK_E_AMBIGUOUS_LAYOUT);
+    assert_string_equal(event.error.where, "up.weight");
+    assert_string_equal(event.error.hint, "say it");
+    assert_string_equal(event.error.details, error.details);
+}
+
+static void an_error_of_hostile_bytes_still_fits(_unused_ void **state) {
+    _cleanup_(ck_buffer_release) struct ck_buffer line = {0};
+    struct ck_error error = {.code = CK_E_PICKLE_CORRUPT};
+    struct ck_event event;
+
+    memset(error.message, 0xFF, sizeof(error.message) - 1);
+    memset(error.where, 0x01, sizeof(error.where) - 1);
+    memset(error.details, '[', sizeof(error.details) - 1);
+    ck_buffer_init(&line, CK_EVENT_MAX);
+    assert_int_equal(ck_event_write_error(&error, &line), 0);
+    assert_int_equal(believe(line.data, &event), 0);
+    assert_string_equal(event.error.details, "");
+}
+
+/* ---- the order ---- */
+
+static void an_order_survives_the_pipe(_unused_ void **state) {
+    _cleanup_(ck_buffer_release) struct ck_buffer line = {0};
+    _cleanup_(ck_spec_release) struct ck_spec spec = {0};
+    _cleanup_(ck_order_release) struct ck_order read = {0};
+    struct ck_order order = {.job = "job-1",
+                             .spec = &spec,
+                             .input_name = "m.pt",
+                             .limits = ck_limits_default,
+                             .memory = 1 << 30,
+                             .cpu = 100,
+                             .threads = 2,
+                             .outputs = 128};
+    struct ck_error err = {0};
+
+    assert_int_equal(ck_spec_init(&spec, "mlx", "q4-g32", &err), 0);
+    assert_int_equal(ck_spec_set(&spec, "layers", "a:Conv2d", &err), 0);
+    order.limits.tensors = 77;
+    ck_buffer_init(&line, CK_ORDER_MAX);
+    assert_int_equal(ck_order_write(&order, &line, &err), 0);
+    assert_int_equal(ck_order_read(line.data, line.length, &read, &err), 0);
+    assert_string_equal(read.job, "job-1");
+    assert_string_equal(read.spec->quant, "q4-g32");
+    assert_string_equal(ck_spec_get(read.spec, "layers"), "a:Conv2d");
+    assert_string_equal(read.input_name, "m.pt");
+    assert_int_equal(read.limits.tensors, 77);
+    assert_int_equal(read.outputs, 128);
+    assert_int_equal(ck_order_read(line.data, line.length / 2, &order, &err), CK_E_INTERNAL);
+    assert_int_equal(ck_order_read("", 0, &order, &err), CK_E_INTERNAL);
+}
+
+/* ---- settings ---- */
+
+static int settings(struct ck_settings *read, int argc, ...) {
+    char *argv[8] = {(char *)(uintptr_t) "serve"};
+    struct ck_error err = {0};
+    bool help;
+    va_list args;
+
+    va_start(args, argc);
+    for (int i = 0; i < argc; i++)
+        argv[i + 1] = va_arg(args, char *);
+    va_end(args);
+    return ck_settings_read(argc + 1, argv, read, &help, &err);
+}
+
+static void sizes_have_units_and_no_overflow(_unused_ void **state) {
+    uint64_t n = 0;
+
+    assert_true(ck_size_parse("0", &n) && n == 0);
+    assert_true(ck_size_parse("300", &n) && n == 300);
+    assert_true(ck_size_parse("64K", &n) && n == 65536);
+    assert_true(ck_size_parse("64KiB", &n) && n == 65536);
+    assert_true(ck_size_parse("2g", &n) && n == 2ull << 30);
+    assert_true(ck_size_parse("18446744073709551615", &n) && n == UINT64_MAX);
+    assert_false(ck_size_parse("18446744073709551616", &n));
+    assert_false(ck_size_parse("16777216T", &n));
+    assert_false(ck_size_parse("", &n));
+    assert_false(ck_size_parse("-1", &n));
+    assert_false(ck_size_parse("1.5G", &n));
+    assert_false(ck_size_parse("1Gx", &n));
+    assert_false(ck_size_parse(" 1", &n));
+}
+
+static void flags_win_over_the_environment(_unused_ void **state) {
+    struct ck_settings read;
+
+    setenv("CKPTD_QUEUE", "7", 1);
+    setenv("CKPTD_MAX_UPLOAD", "1M", 1);
+    setenv("CKPTD_SERVICE_PORT", "tcp://10.0.0.1", 1);
+    assert_int_equal(settings(&read, 2, "--queue", "8"), 0);
+    unsetenv("CKPTD_QUEUE");
+    unsetenv("CKPTD_MAX_UPLOAD");
+    unsetenv("CKPTD_SERVICE_PORT");
+    assert_int_equal(read.queue, 8);
+    assert_int_equal(read.max_upload, 1 << 20);
+    assert_string_equal(read.listen, "127.0.0.1:8080");
+    assert_true(read.workers >= 1 && read.threads >= 1);
+    assert_int_equal(read.limits.tensors, ck_limits_default.tensors);
+}
+
+static void every_limit_of_the_core_is_a_flag(_unused_ void **state) {
+    struct ck_settings read;
+
+#define X(name, value, what)                                                                                           \
+    assert_int_equal(settings(&read, 1, "--limit-" #name "=5"), 0);                                                    \
+    assert_int_equal(read.limits.name, 5);
+    CK_LIMITS(X)
+#undef X
+    assert_int_equal(settings(&read, 1, "--limit-zip-entries=5"), 0);
+    assert_int_equal(settings(&read, 1, "--limit-zip-entries=0"), CK_E_BAD_OPTION);
+}
+
+static void values_at_the_bounds_are_taken_and_beyond_refused(_unused_ void **state) {
+    struct ck_settings read;
+
+    assert_int_equal(settings(&read, 1, "--workers=1024"), 0);
+    assert_int_equal(settings(&read, 1, "--workers=1025"), CK_E_BAD_OPTION);
+    assert_int_equal(settings(&read, 1, "--worker-memory=64M"), 0);
+    assert_int_equal(settings(&read, 1, "--worker-memory=67108863"), CK_E_BAD_OPTION);
+    assert_int_equal(settings(&read, 1, "--shutdown-grace=0"), 0);
+}
+
+static void request_ids_of_clients_are_kept_when_sane(_unused_ void **state) {
+    char id[CK_REQUEST_ID_MAX], longest[CK_REQUEST_ID_MAX + 1];
+
+    ck_request_id("a.B_1:2-3", id);
+    assert_string_equal(id, "a.B_1:2-3");
+    memset(longest, 'x', sizeof(longest));
+    longest[CK_REQUEST_ID_MAX - 1] = 0;
+    ck_request_id(longest, id);
+    assert_string_equal(id, longest);
+    longest[CK_REQUEST_ID_MAX - 1] = 'x';
+    longest[CK_REQUEST_ID_MAX] = 0;
+    ck_request_id(longest, id);
+    assert_int_equal(strlen(id), 36);
+    assert_int_equal(id[14], '7');
+    ck_request_id("", id);
+    assert_int_equal(strlen(id), 36);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_result_is_believed_with_the_files_that_there_are),
+        cmocka_unit_test(names_that_leave_the_folder_are_not_believed),
+        cmocka_unit_test(numbers_out_of_range_are_not_believed),
+        cmocka_unit_test(what_is_no_event_is_not_believed),
+        cmocka_unit_test(a_worker_reports_documents_and_disks_only),
+        cmocka_unit_test(an_error_survives_the_pipe),
+        cmocka_unit_test(an_error_of_hostile_bytes_still_fits),
+        cmocka_unit_test(an_order_survives_the_pipe),
+        cmocka_unit_test(sizes_have_units_and_no_overflow),
+        cmocka_unit_test(flags_win_over_the_environment),
+        cmocka_unit_test(every_limit_of_the_core_is_a_flag),
+        cmocka_unit_test(values_at_the_bounds_are_taken_and_beyond_refused),
+        cmocka_unit_test(request_ids_of_clients_are_kept_when_sane),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
