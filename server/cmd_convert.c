@@ -309,14 +309,12 @@ static int run(const struct arguments *arguments, const struct ck_spec *spec, st
 int ck_cmd_convert(int argc, char **argv) {
     _cleanup_(ck_job_result_release) struct ck_job_result result = {0};
     _cleanup_(ck_spec_release) struct ck_spec spec = {0};
-    _cleanup_(ck_freep) struct folder *folder = calloc(1, sizeof(*folder));
+    static struct folder folder;
     struct sigaction action = {.sa_handler = on_signal};
     struct arguments arguments = {0};
     struct ck_error err = {0};
     int r;
 
-    if (!folder)
-        return 1;
     if (parse_arguments(argc, argv, &arguments) < 0)
         return CK_EXIT_USAGE;
     if (arguments.help) {
@@ -329,22 +327,22 @@ int ck_cmd_convert(int argc, char **argv) {
     }
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    r = run(&arguments, &spec, folder, &result, &err);
+    r = run(&arguments, &spec, &folder, &result, &err);
     /* A refusal leaves a folder with report.json alone. */
-    if (result.n_files > 0 && !(r < 0 && folder->bare)) {
+    if (result.n_files > 0 && !(r < 0 && folder.bare)) {
         struct ck_error publish = {0};
 
-        if (folder_publish(folder, &publish) < 0 && r >= 0) {
+        if (folder_publish(&folder, &publish) < 0 && r >= 0) {
             err = publish;
             r = publish.code;
         }
     }
-    folder_discard(folder);
+    folder_discard(&folder);
     if (r < 0) {
         print_error(&err);
         return 1;
     }
     if (!arguments.quiet)
-        print_summary(folder, &result);
+        print_summary(&folder, &result);
     return 0;
 }
