@@ -110,8 +110,8 @@ $(BUILD)/commit-$(COMMIT):
 
 # The AVX2 kernels are compiled for that CPU and called only after a run-time check.
 $(BUILD)/obj/core/tensor/%_avx2.o: EXTRA_CFLAGS = $(if $(filter x86_64,$(shell uname -m)),-mavx2 -mf16c -mno-fma) -O3
-# The gather loops are the hot part of every layout rule.
-$(BUILD)/obj/core/tensor/execute.o $(BUILD)/obj/core/tensor/gather.o: EXTRA_CFLAGS = -O3
+# The gather loops are the hot part of every layout rule, the casts that of every dtype=.
+$(BUILD)/obj/core/tensor/execute.o $(BUILD)/obj/core/tensor/gather.o $(BUILD)/obj/core/tensor/cast.o: EXTRA_CFLAGS = -O3
 
 $(BUILD)/test/%: tests/unit/%.c $(LIBRARY)
 	$(SAY) TEST $@

@@ -198,7 +198,7 @@ static void zip64_is_used_only_where_a_size_or_offset_needs_it(_unused_ void **s
 static void sixty_five_thousand_five_hundred_and_thirty_five_entries_need_zip64(_unused_ void **state) {
     enum { LIMIT = 65535 };
     struct ck_zip_file *files = calloc(LIMIT, sizeof(*files));
-    char(*names)[8] = calloc(LIMIT, sizeof(*names));
+    char(*names)[16] = calloc(LIMIT, sizeof(*names));
     uint64_t each = 30 + 5 + 46 + 5;
 
     assert_non_null(files);
