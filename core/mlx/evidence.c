@@ -391,7 +391,8 @@ static int decide_by_flow(struct work *w, uint32_t index, struct ck_error *err) 
         return 0;
     if (out == 0 && behind)
         out = norm_features(w, behind);
-    ordinary = r.ordinary && (in == 0 || in == d1) && (out == 0 || out == d0);
+    /* One channel in each group: depthwise, which takes and gives d0 channels under either name. */
+    ordinary = r.ordinary && (in == 0 || in == d1 || (d1 == 1 && in == d0)) && (out == 0 || out == d0);
     transposed = r.transposed && (in == 0 || in == d0) && (out == 0 || out == d1);
     if (ordinary == transposed)
         return 0;

@@ -233,6 +233,19 @@ static void depthwise_convolutions_have_one_layout(void **state) {
     expect(tensors, 0);
 }
 
+static void a_depthwise_convolution_without_norm_is_told_by_its_pointwise_one(void **state) {
+    const struct tensor tensors[] = {{"rep.0.norm.weight", {32}, NULL, NULL},
+                                     {"rep.0.norm.bias", {32}, NULL, NULL},
+                                     {"rep.0.dw.weight", {32, 1, 3, 3}, "conv2d", "derived"},
+                                     {"rep.0.pw.weight", {64, 32, 1, 1}, "conv2d", "derived"},
+                                     {"rep.0.bn.weight", {64}, NULL, NULL},
+                                     {"rep.0.bn.bias", {64}, NULL, NULL},
+                                     {0}};
+
+    (void)state;
+    expect(tensors, 0);
+}
+
 static void gpt2_c_attn_tells_for_its_square_c_proj(void **state) {
     const struct tensor tensors[] = {{"h.0.attn.c_attn.weight", {8, 24}, "linear_transposed", "derived"},
                                      {"h.0.attn.c_attn.bias", {24}, NULL, NULL},
@@ -541,6 +554,7 @@ int main(void) {
         cmocka_unit_test(a_unet_tells_its_up_convolutions_by_their_bias),
         cmocka_unit_test(a_dcgan_generator_is_transposed_by_its_norms_and_its_family),
         cmocka_unit_test(depthwise_convolutions_have_one_layout),
+        cmocka_unit_test(a_depthwise_convolution_without_norm_is_told_by_its_pointwise_one),
         cmocka_unit_test(gpt2_c_attn_tells_for_its_square_c_proj),
         cmocka_unit_test(nanogpt_c_attn_tells_that_its_c_proj_is_linear),
         cmocka_unit_test(parameters_that_are_no_layer_weight_pass_unchanged),
