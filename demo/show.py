@@ -2,8 +2,9 @@
 
     python3 demo/show.py demo/digits.pt digits.mlx.zip
 
-Prints the table of report.json: each tensor before and after, what it was taken for and on what evidence. Then compares every element of
-the result with the checkpoint: out[o][h][w][i] must be in[o][i][h][w] for the convolutions, and all else must be the same bytes."""
+Prints the table of report.json: each tensor before and after, what it was taken for and on what evidence. Then
+compares every element of the result with the checkpoint: out[o][h][w][i] must be in[o][i][h][w] for the
+convolutions, and all else must be the same bytes."""
 
 import collections
 import json
@@ -14,7 +15,8 @@ import zipfile
 
 
 class Weights(pickle.Unpickler):
-    """Reads a torch state dict: names, shapes, strides and raw storages. Nothing but the few names it needs can be loaded."""
+    """Reads a torch state dict: names, shapes, strides and raw storages. Nothing but the few names it needs can be
+    loaded."""
 
     def __init__(self, archive, root):
         super().__init__(archive.open(f"{root}/data.pkl"))
@@ -23,7 +25,12 @@ class Weights(pickle.Unpickler):
     def find_class(self, module, name):
         known = {
             ("collections", "OrderedDict"): collections.OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2"): lambda storage, offset, shape, stride, *_: (storage, offset, shape, stride),
+            ("torch._utils", "_rebuild_tensor_v2"): lambda storage, offset, shape, stride, *_: (
+                storage,
+                offset,
+                shape,
+                stride,
+            ),
             ("torch", "FloatStorage"): "f",
             ("torch", "LongStorage"): "q",
         }
@@ -64,7 +71,9 @@ def print_table(report):
     rows = [("tensor", "before", "after", "type", "taken for", "rule", "evidence")]
     for t in report["tensors"]:
         evidence = f"{t['evidence']['kind']}: {t['evidence'].get('detail', t['evidence']['why'])}"
-        rows.append((t["out"], shape_text(t["from_shape"]), shape_text(t["shape"]), t["dtype"], t["layer"], t["rule"], evidence))
+        rows.append(
+            (t["out"], shape_text(t["from_shape"]), shape_text(t["shape"]), t["dtype"], t["layer"], t["rule"], evidence)
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     for row in rows:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)) + "  " + row[-1])
@@ -79,7 +88,8 @@ def print_table(report):
 
 
 def element_order(shape):
-    """Indices into a contiguous torch tensor in the order in which MLX stores it: convolutions channels last, all else as it is."""
+    """Indices into a contiguous torch tensor in the order in which MLX stores it: convolutions channels last, all
+    else as it is."""
     if len(shape) != 4:
         count = 1
         for n in shape:
@@ -99,7 +109,10 @@ def check(checkpoint, tensors):
         if tensors[name][2] != expected:
             raise SystemExit(f"{name} has wrong values")
         compared, convolutions, values = compared + 1, convolutions + (len(shape) == 4), values + len(expected) // 4
-    print(f"  checked by value: {values} numbers of {compared} tensors are where they belong, {convolutions} convolutions among them")
+    print(
+        f"  checked by value: {values} numbers of {compared} tensors are where they belong, "
+        f"{convolutions} convolutions among them"
+    )
 
 
 def check_quantized(checkpoint, tensors, bits=4, group=64):

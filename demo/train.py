@@ -1,13 +1,14 @@
 """Trains the little network behind `make demo` and saves it as digits.pt, the way most people save a checkpoint.
 
-The data are digits that this script draws itself: a 5x7 dot-matrix font, scaled, turned, sheared, shifted and covered with noise, so nothing
-is downloaded. The network has what a converter must get right: convolutions with batch norm, one of them square (32 channels in and out,
-so that its layout cannot be read from its shape), and linear layers behind a flatten.
+The data are digits that this script draws itself: a 5x7 dot-matrix font, scaled, turned, sheared, shifted and covered
+with noise, so nothing is downloaded. The network has what a converter must get right: convolutions with batch norm,
+one of them square (32 channels in and out, so that its layout cannot be read from its shape), and linear layers
+behind a flatten.
 
     python demo/train.py            # needs torch 2.13; some ten seconds on two cores; writes demo/digits.pt
 
-The committed digits.pt was made by exactly this script with torch 2.13.0 on the CPU: it reads more than 99 % of unseen digits right.
-"""
+The committed digits.pt was made by exactly this script with torch 2.13.0 on the CPU: it reads more than 99 % of
+unseen digits right."""
 
 from pathlib import Path
 

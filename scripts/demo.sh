@@ -1,6 +1,7 @@
 #!/bin/sh
-# From nothing to a converted checkpoint: installs what is missing, builds, starts a daemon on a free loopback port with a data folder of
-# its own, converts demo/digits.pt by curl, shows what came of every tensor, checks the values, stops the daemon.
+# From nothing to a converted checkpoint: installs what is missing, builds, starts a daemon on a free loopback port
+# with a data folder of its own, converts demo/digits.pt by curl, shows what came of every tensor, checks the values,
+# stops the daemon.
 set -eu
 cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
@@ -71,6 +72,6 @@ That is all. To go on with models of your own:
     curl -fOJT model.pt http://127.0.0.1:8080/v1/convert/mlx/q4/        # -> model.mlx-q4.zip
     build/ckptd convert model.pt out --to mlx --quant q4                # without a server
 
-In Python, on a machine with MLX: mx.load("out/model.safetensors"), or model.load_weights("out/model.safetensors") of an mlx.nn.Module
-with PyTorch's names. report.json beside it says what was done to every tensor, and on what evidence.
+In Python, on a machine with MLX: mx.load("out/model.safetensors"), or load_weights("out/model.safetensors") of an
+mlx.nn.Module with PyTorch's names. report.json beside it says what was done to every tensor, and on what evidence.
 END

@@ -1,7 +1,8 @@
 """Times ckptd against cp, mx.quantize and torch on the same files, in the same run, and prints one table of ratios.
 
-Files are in the page cache before anything is timed. Runs of the two sides alternate, dirty pages are written out between them (not
-timed), and the median counts. Every time is that of a whole process, file to file; only MLX is given its import for free."""
+Files are in the page cache before anything is timed. Runs of the two sides alternate, dirty pages are written out
+between them (not timed), and the median counts. Every time is that of a whole process, file to file; only MLX is
+given its import for free."""
 
 import os
 import shutil
@@ -27,38 +28,38 @@ ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 # ---- the models
 
 
-def linears(mib, block):
-    """About mib MiB of bf16 Linear weights [4096, 4096]; each begins elsewhere in the random block, so that no two are equal."""
-    out = {}
-    for i in range(max(1, mib // 32)):
-        out[f"layers.{i}.fc.weight"] = block.roll(i * 1237)[: 4096 * 4096].view(4096, 4096).clone()
+def linears(mib, width, block):
+    """About mib MiB of bf16 Linear weights [width, width]; each begins elsewhere in the block: no two are equal."""
+    out, n = {}, width * width
+    for i in range(max(1, (mib << 20) // (2 * n))):
+        out[f"layers.{i}.fc.weight"] = block.roll(i * 1237)[:n].view(width, width).clone()
     return out
 
 
-def convolutions(mib, block):
-    """About mib MiB of bf16 Conv2d 3x3 weights [1024, 512, 3, 3], 9 MiB each, with the BatchNorm behind it."""
-    out = {}
-    for i in range(max(1, mib // 9)):
-        n = 1024 * 512 * 9
-        out[f"features.{i}.conv.weight"] = block.roll(i * 7919)[:n].view(1024, 512, 3, 3).clone()
+def convolutions(mib, width, block):
+    """About mib MiB of bf16 Conv2d 3x3 weights [width / 4, width / 8, 3, 3], with the BatchNorm behind each."""
+    out, o, i = {}, width // 4, width // 8
+    n = o * i * 9
+    for layer in range(max(1, (mib << 20) // (2 * n))):
+        out[f"features.{layer}.conv.weight"] = block.roll(layer * 7919)[:n].view(o, i, 3, 3).clone()
         for key in ["weight", "bias", "running_mean", "running_var"]:
-            out[f"features.{i}.bn.{key}"] = torch.rand(1024).bfloat16()
-        out[f"features.{i}.bn.num_batches_tracked"] = torch.tensor(1)
+            out[f"features.{layer}.bn.{key}"] = torch.rand(o).bfloat16()
+        out[f"features.{layer}.bn.num_batches_tracked"] = torch.tensor(1)
     return out
 
 
-def random_block():
+def random_block(width):
     torch.manual_seed(1)
-    return (torch.randn(4096 * 4096 + 1) * 0.02).bfloat16()
+    return (torch.randn(width * width + 1) * 0.02).bfloat16()
 
 
-def mixed_model(mib):
-    block = random_block()
-    return convolutions(mib // 2, block) | linears(mib // 2, block)
+def mixed_model(mib, width=4096):
+    block = random_block(width)
+    return convolutions(mib // 2, width, block) | linears(mib // 2, width, block)
 
 
-def linear_model(mib):
-    return linears(mib, random_block())
+def linear_model(mib, width=4096):
+    return linears(mib, width, random_block(width))
 
 
 # ---- measuring
@@ -84,7 +85,9 @@ def run(command):
     process = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     seconds = time.perf_counter() - start
     if process.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))}\nended with {process.returncode}: {process.stderr.decode(errors='replace')}")
+        raise SystemExit(
+            f"{' '.join(map(str, command))}\nended with {process.returncode}: {process.stderr.decode(errors='replace')}"
+        )
     return seconds, process.stdout.decode()
 
 
@@ -190,7 +193,13 @@ def part_quantize():
     ours, mlx = alternate(lambda: convert_seconds(source, "--quant", "q4"), mlx_seconds, min(ROUNDS, 3))
     ratio = mlx / ours
     detail = f"{ours:.2f} s, MLX {mlx:.2f} s; equal bit for bit"
-    yield Row(f"convert --quant q4, {MIB} MiB, all Linear", detail, "at least 5.0 x faster than mx.quantize", f"{ratio:.1f} x", ratio >= 5)
+    yield Row(
+        f"convert --quant q4, {MIB} MiB, all Linear",
+        detail,
+        "at least 5.0 x faster than mx.quantize",
+        f"{ratio:.1f} x",
+        ratio >= 5,
+    )
     for path in [source, twin, theirs, WORK / "out"]:
         remove(path)
 
@@ -293,10 +302,10 @@ class PeakMemory:
         return self.peak
 
 
-def peak_of(mib):
+def peak_of(mib, width):
     """MiB of anonymous memory of daemon and workers while one upload of about mib MiB is converted and sent back."""
     source = WORK / "mixed.pt"
-    torch.save(mixed_model(mib), source)
+    torch.save(mixed_model(mib, width), source)
     daemon = Daemon()
     watcher = PeakMemory(daemon.process.pid)
     try:
@@ -309,7 +318,8 @@ def peak_of(mib):
 
 
 def part_memory():
-    small, large = peak_of(MIB), peak_of(4 * MIB)
+    """The larger model is the same one, twice as wide: as many tensors, each four times the size."""
+    small, large = peak_of(MIB, 4096), peak_of(4 * MIB, 8192)
     what = f"peak anonymous memory, daemon and worker, {MIB} MiB in"
     yield Row(what, f"{small:.0f} MiB", "at most 256 MiB", f"{small:.0f} MiB", small <= 256)
     what = f"the same, {4 * MIB} MiB in"
@@ -318,7 +328,13 @@ def part_memory():
     yield Row("ratio of the two", "", "at most 1.10", f"{ratio:.2f}", ratio <= 1.1)
 
 
-PARTS = {"mixed": part_mixed, "linear": part_linear, "quantize": part_quantize, "curl": part_curl, "memory": part_memory}
+PARTS = {
+    "mixed": part_mixed,
+    "linear": part_linear,
+    "quantize": part_quantize,
+    "curl": part_curl,
+    "memory": part_memory,
+}
 
 
 def print_table(rows):

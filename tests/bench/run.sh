@@ -1,7 +1,7 @@
 #!/bin/sh
-# Ratios of ckptd to what a user would run instead, all in one run: cp, mx.quantize, torch with safetensors. Needs about 14 GB under
-# $CKPTD_BUILD/bench, which it removes again. BENCH_MIB sets the size of the models (default 1024), BENCH_ROUNDS how often (default 5);
-# arguments choose parts: mixed linear quantize curl memory.
+# Ratios of ckptd to what a user would run instead, all in one run: cp, mx.quantize, torch with safetensors. Needs
+# about 14 GB under $CKPTD_BUILD/bench, which it removes again. BENCH_MIB sets the size of the models (default 1024),
+# BENCH_ROUNDS how often (default 5); arguments choose parts: mixed linear quantize curl memory.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=$("$here/../conformance/venv.sh")

@@ -1,8 +1,8 @@
 """What the converted file must hold, worked out from the torch module alone: its classes say what each tensor is.
 
-Nothing here looks at ckptd or at its report. The rules: PyTorch's names, cleaned (prefixes of wrappers, names that MLX cannot hold, a bare
-Sequential under `layers.`), counters and computed tables left out, packed attention split, tied tensors once, weights in MLX's layout.
-"""
+Nothing here looks at ckptd or at its report. The rules: PyTorch's names, cleaned (prefixes of wrappers, names that
+MLX cannot hold, a bare Sequential under `layers.`), counters and computed tables left out, packed attention split,
+tied tensors once, weights in MLX's layout."""
 
 import keyword
 
@@ -11,9 +11,10 @@ from torch import nn
 
 # What an mlx.nn.Module cannot have as an attribute: the public names of its class and of dict, from which it derives.
 RESERVED = set(
-    """apply apply_to_modules children clear copy eval filter_and_map freeze fromkeys get is_module items keys leaf_modules load_weights
-    modules named_modules parameters pop popitem save_weights set_dtype setdefault state train trainable_parameter_filter
-    trainable_parameters training unfreeze update update_modules valid_child_filter valid_parameter_filter values""".split()
+    """apply apply_to_modules children clear copy eval filter_and_map freeze fromkeys get is_module items keys
+    leaf_modules load_weights modules named_modules parameters pop popitem save_weights set_dtype setdefault state train
+    trainable_parameter_filter trainable_parameters training unfreeze update update_modules valid_child_filter
+    valid_parameter_filter values""".split()
 )
 
 COMPUTED = {"num_batches_tracked", "position_ids", "inv_freq", "masked_bias"}
@@ -61,7 +62,11 @@ PACKED = {
     "in_proj_weight": ("query_proj.weight", "key_proj.weight", "value_proj.weight"),
     "in_proj_bias": ("query_proj.bias", "key_proj.bias", "value_proj.bias"),
 }
-SEPARATE = {"q_proj_weight": "query_proj.weight", "k_proj_weight": "key_proj.weight", "v_proj_weight": "value_proj.weight"}
+SEPARATE = {
+    "q_proj_weight": "query_proj.weight",
+    "k_proj_weight": "key_proj.weight",
+    "v_proj_weight": "value_proj.weight",
+}
 
 
 def outputs(module, name, leaf, tensor):

@@ -1,4 +1,5 @@
-"""Runs the suite: all test_*.py beside this file, or the tests that the arguments choose. Prints each failure and a summary."""
+"""Runs the suite: all test_*.py beside this file, or the tests that the arguments choose. Prints each failure and a
+summary."""
 
 import argparse
 import collections
@@ -53,7 +54,9 @@ def main():
     sys.path.insert(0, str(HERE))
     torch.set_num_threads(2)
     start = time.monotonic()
-    runner = unittest.TextTestRunner(stream=sys.stdout, verbosity=args.verbosity, failfast=args.failfast, resultclass=Outcome)
+    runner = unittest.TextTestRunner(
+        stream=sys.stdout, verbosity=args.verbosity, failfast=args.failfast, resultclass=Outcome
+    )
     outcome = runner.run(chosen(args))
     report(outcome, time.monotonic() - start)
     return 0 if outcome.wasSuccessful() and outcome.testsRun else 1

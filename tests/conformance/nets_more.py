@@ -1,4 +1,5 @@
-"""More architectures, for their names and shapes alone (no forward): each asks the evidence rules something that the others do not."""
+"""More architectures, for their names and shapes alone (no forward): each asks the evidence rules something that the
+others do not."""
 
 import torch
 from torch import nn
@@ -17,10 +18,22 @@ class AlexNet(nn.Module):
         super().__init__()
         conv = nn.Conv2d
         self.features = nn.Sequential(
-            conv(3, 8, 11, 4, 2), nn.ReLU(), nn.MaxPool2d(3, 2), conv(8, 24, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2),
-            conv(24, 32, 3), nn.ReLU(), conv(32, 16, 3), nn.ReLU(), conv(16, 16, 3), nn.ReLU(),
-        )  # fmt: skip
-        self.classifier = nn.Sequential(nn.Dropout(), nn.Linear(64, 64), nn.ReLU(), nn.Dropout(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+            conv(3, 8, 11, 4, 2),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2),
+            conv(8, 24, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2),
+            conv(24, 32, 3),
+            nn.ReLU(),
+            conv(32, 16, 3),
+            nn.ReLU(),
+            conv(16, 16, 3),
+            nn.ReLU(),
+        )
+        self.classifier = nn.Sequential(
+            nn.Dropout(), nn.Linear(64, 64), nn.ReLU(), nn.Dropout(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+        )
 
 
 class Fire(nn.Module):
@@ -33,7 +46,9 @@ class Fire(nn.Module):
 class SqueezeNet(nn.Module):
     def __init__(self):
         super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.MaxPool2d(3, 2), Fire(16, 4, 8), Fire(16, 4, 8), Fire(16, 8, 8))
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.MaxPool2d(3, 2), Fire(16, 4, 8), Fire(16, 4, 8), Fire(16, 8, 8)
+        )
         self.classifier = nn.Sequential(nn.Dropout(), nn.Conv2d(16, 10, 1), nn.ReLU())
 
 
@@ -71,15 +86,23 @@ class ShuffleUnit(nn.Module):
         half = o // 2
         if stride > 1:
             self.branch1 = nn.Sequential(
-                nn.Conv2d(i, i, 3, stride, 1, groups=i, bias=False), nn.BatchNorm2d(i), nn.Conv2d(i, half, 1, bias=False), nn.BatchNorm2d(half)
+                nn.Conv2d(i, i, 3, stride, 1, groups=i, bias=False),
+                nn.BatchNorm2d(i),
+                nn.Conv2d(i, half, 1, bias=False),
+                nn.BatchNorm2d(half),
             )
         else:
             self.branch1 = nn.Sequential()
         self.branch2 = nn.Sequential(
-            nn.Conv2d(i if stride > 1 else half, half, 1, bias=False), nn.BatchNorm2d(half), nn.ReLU(),
-            nn.Conv2d(half, half, 3, stride, 1, groups=half, bias=False), nn.BatchNorm2d(half),
-            nn.Conv2d(half, half, 1, bias=False), nn.BatchNorm2d(half), nn.ReLU(),
-        )  # fmt: skip
+            nn.Conv2d(i if stride > 1 else half, half, 1, bias=False),
+            nn.BatchNorm2d(half),
+            nn.ReLU(),
+            nn.Conv2d(half, half, 3, stride, 1, groups=half, bias=False),
+            nn.BatchNorm2d(half),
+            nn.Conv2d(half, half, 1, bias=False),
+            nn.BatchNorm2d(half),
+            nn.ReLU(),
+        )
 
 
 class ShuffleNetV2(nn.Module):
@@ -107,7 +130,8 @@ class C2f(nn.Module):
 
 
 class Yolo(nn.Module):
-    """ultralytics' names; the detection head mixes Conv blocks and bare convolutions with bias, dfl is a fixed 1x1 kernel."""
+    """ultralytics' names; the detection head mixes Conv blocks and bare convolutions with bias, dfl is a fixed 1x1
+    kernel."""
 
     def __init__(self):
         super().__init__()
@@ -116,7 +140,9 @@ class Yolo(nn.Module):
             cv3=nn.ModuleList([nn.Sequential(YoloConv(32, 20, 3), YoloConv(20, 20, 3), nn.Conv2d(20, 20, 1))]),
             dfl=tree(conv=nn.Conv2d(16, 1, 1, bias=False)),
         )
-        self.model = nn.Sequential(YoloConv(3, 8, 3, 2), YoloConv(8, 16, 3, 2), C2f(16, 16), YoloConv(16, 32, 3, 2), C2f(32, 32), head)
+        self.model = nn.Sequential(
+            YoloConv(3, 8, 3, 2), YoloConv(8, 16, 3, 2), C2f(16, 16), YoloConv(16, 32, 3, 2), C2f(32, 32), head
+        )
 
 
 class Darknet(nn.Module):
@@ -140,12 +166,15 @@ class Edsr(nn.Module):
         super().__init__()
         conv = lambda i, o: nn.Conv2d(i, o, 3, padding=1)
         self.head = nn.Sequential(conv(3, dim))
-        self.body = nn.Sequential(*[tree(body=nn.Sequential(conv(dim, dim), nn.ReLU(), conv(dim, dim))) for _ in range(2)], conv(dim, dim))
+        self.body = nn.Sequential(
+            *[tree(body=nn.Sequential(conv(dim, dim), nn.ReLU(), conv(dim, dim))) for _ in range(2)], conv(dim, dim)
+        )
         self.tail = nn.Sequential(nn.Sequential(conv(dim, 4 * dim), nn.PixelShuffle(2)), conv(dim, 3))
 
 
 class BrainUNet(nn.Module):
-    """mateuszbuda/brain-segmentation-pytorch: convolutions inside modules called decoder, upconvN transposed with bias."""
+    """mateuszbuda/brain-segmentation-pytorch: convolutions inside modules called decoder, upconvN transposed with
+    bias."""
 
     def __init__(self, f=8):
         super().__init__()
@@ -166,31 +195,54 @@ class BrainUNet(nn.Module):
     def block(i, o, name):
         return tree(
             **{
-                name + "conv1": nn.Conv2d(i, o, 3, padding=1, bias=False), name + "norm1": nn.BatchNorm2d(o),
-                name + "conv2": nn.Conv2d(o, o, 3, padding=1, bias=False), name + "norm2": nn.BatchNorm2d(o),
+                name + "conv1": nn.Conv2d(i, o, 3, padding=1, bias=False),
+                name + "norm1": nn.BatchNorm2d(o),
+                name + "conv2": nn.Conv2d(o, o, 3, padding=1, bias=False),
+                name + "norm2": nn.BatchNorm2d(o),
             }
-        )  # fmt: skip
+        )
 
 
 class CycleGanGenerator(nn.Module):
-    """junyanz/pytorch-CycleGAN: one Sequential holds convolutions, square residual blocks and transposed convolutions, all with bias."""
+    """junyanz/pytorch-CycleGAN: one Sequential holds convolutions, square residual blocks and transposed
+    convolutions, all with bias."""
 
     def __init__(self, f=8):
         super().__init__()
         block = lambda: tree(
             conv_block=nn.Sequential(
-                nn.ReflectionPad2d(1), nn.Conv2d(f * 4, f * 4, 3), nn.InstanceNorm2d(f * 4), nn.ReLU(),
-                nn.ReflectionPad2d(1), nn.Conv2d(f * 4, f * 4, 3), nn.InstanceNorm2d(f * 4),
+                nn.ReflectionPad2d(1),
+                nn.Conv2d(f * 4, f * 4, 3),
+                nn.InstanceNorm2d(f * 4),
+                nn.ReLU(),
+                nn.ReflectionPad2d(1),
+                nn.Conv2d(f * 4, f * 4, 3),
+                nn.InstanceNorm2d(f * 4),
             )
-        )  # fmt: skip
+        )
         self.model = nn.Sequential(
-            nn.ReflectionPad2d(3), nn.Conv2d(3, f, 7), nn.InstanceNorm2d(f), nn.ReLU(),
-            nn.Conv2d(f, f * 2, 3, 2, 1), nn.InstanceNorm2d(f * 2), nn.ReLU(),
-            nn.Conv2d(f * 2, f * 4, 3, 2, 1), nn.InstanceNorm2d(f * 4), nn.ReLU(), block(), block(),
-            nn.ConvTranspose2d(f * 4, f * 2, 3, 2, 1, 1), nn.InstanceNorm2d(f * 2), nn.ReLU(),
-            nn.ConvTranspose2d(f * 2, f, 3, 2, 1, 1), nn.InstanceNorm2d(f), nn.ReLU(),
-            nn.ReflectionPad2d(3), nn.Conv2d(f, 3, 7), nn.Tanh(),
-        )  # fmt: skip
+            nn.ReflectionPad2d(3),
+            nn.Conv2d(3, f, 7),
+            nn.InstanceNorm2d(f),
+            nn.ReLU(),
+            nn.Conv2d(f, f * 2, 3, 2, 1),
+            nn.InstanceNorm2d(f * 2),
+            nn.ReLU(),
+            nn.Conv2d(f * 2, f * 4, 3, 2, 1),
+            nn.InstanceNorm2d(f * 4),
+            nn.ReLU(),
+            block(),
+            block(),
+            nn.ConvTranspose2d(f * 4, f * 2, 3, 2, 1, 1),
+            nn.InstanceNorm2d(f * 2),
+            nn.ReLU(),
+            nn.ConvTranspose2d(f * 2, f, 3, 2, 1, 1),
+            nn.InstanceNorm2d(f),
+            nn.ReLU(),
+            nn.ReflectionPad2d(3),
+            nn.Conv2d(f, 3, 7),
+            nn.Tanh(),
+        )
 
 
 class StyleTransfer(nn.Module):
@@ -214,7 +266,11 @@ class StyleTransfer(nn.Module):
 class DiffusionBlock(nn.Module):
     def __init__(self, i, o, time):
         super().__init__()
-        self.norm1, self.conv1, self.time_emb_proj = nn.GroupNorm(4, i), nn.Conv2d(i, o, 3, padding=1), nn.Linear(time, o)
+        self.norm1, self.conv1, self.time_emb_proj = (
+            nn.GroupNorm(4, i),
+            nn.Conv2d(i, o, 3, padding=1),
+            nn.Linear(time, o),
+        )
         self.norm2, self.conv2 = nn.GroupNorm(4, o), nn.Conv2d(o, o, 3, padding=1)
         if i != o:
             self.conv_shortcut = nn.Conv2d(i, o, 1)
@@ -222,15 +278,29 @@ class DiffusionBlock(nn.Module):
 
 def diffusion_attention(dim):
     linear = lambda **a: nn.Linear(dim, dim, **a)
-    attn = tree(to_q=linear(bias=False), to_k=linear(bias=False), to_v=linear(bias=False), to_out=nn.ModuleList([linear(), nn.Dropout()]))
-    block = tree(norm1=nn.LayerNorm(dim), attn1=attn, norm3=nn.LayerNorm(dim), ff=tree(net=nn.ModuleList([tree(proj=nn.Linear(dim, 8 * dim))])))
+    attn = tree(
+        to_q=linear(bias=False),
+        to_k=linear(bias=False),
+        to_v=linear(bias=False),
+        to_out=nn.ModuleList([linear(), nn.Dropout()]),
+    )
+    block = tree(
+        norm1=nn.LayerNorm(dim),
+        attn1=attn,
+        norm3=nn.LayerNorm(dim),
+        ff=tree(net=nn.ModuleList([tree(proj=nn.Linear(dim, 8 * dim))])),
+    )
     return tree(
-        norm=nn.GroupNorm(4, dim), proj_in=nn.Conv2d(dim, dim, 1), transformer_blocks=nn.ModuleList([block]), proj_out=nn.Conv2d(dim, dim, 1)
+        norm=nn.GroupNorm(4, dim),
+        proj_in=nn.Conv2d(dim, dim, 1),
+        transformer_blocks=nn.ModuleList([block]),
+        proj_out=nn.Conv2d(dim, dim, 1),
     )
 
 
 class DiffusionUNet(nn.Module):
-    """diffusers' UNet2DConditionModel: square convolutions with bias under down, mid and up; upsamplers.0.conv is an ordinary one."""
+    """diffusers' UNet2DConditionModel: square convolutions with bias under down, mid and up; upsamplers.0.conv is an
+    ordinary one."""
 
     def __init__(self):
         super().__init__()
@@ -240,16 +310,20 @@ class DiffusionUNet(nn.Module):
         self.down_blocks = nn.ModuleList(
             [
                 tree(
-                    resnets=blocks((8, 8), (8, 8)), attentions=nn.ModuleList([diffusion_attention(8)]),
+                    resnets=blocks((8, 8), (8, 8)),
+                    attentions=nn.ModuleList([diffusion_attention(8)]),
                     downsamplers=nn.ModuleList([tree(conv=nn.Conv2d(8, 8, 3, 2, 1))]),
                 ),
                 tree(resnets=blocks((8, 16), (16, 16))),
             ]
-        )  # fmt: skip
+        )
         self.mid_block = tree(resnets=blocks((16, 16), (16, 16)), attentions=nn.ModuleList([diffusion_attention(16)]))
         self.up_blocks = nn.ModuleList(
             [
-                tree(resnets=blocks((32, 16), (24, 16)), upsamplers=nn.ModuleList([tree(conv=nn.Conv2d(16, 16, 3, padding=1))])),
+                tree(
+                    resnets=blocks((32, 16), (24, 16)),
+                    upsamplers=nn.ModuleList([tree(conv=nn.Conv2d(16, 16, 3, padding=1))]),
+                ),
                 tree(resnets=blocks((24, 8), (16, 8))),
             ]
         )
@@ -274,21 +348,32 @@ class PointNet(nn.Module):
         super().__init__()
         self.conv1, self.conv2, self.conv3 = nn.Conv1d(3, 16, 1), nn.Conv1d(16, 16, 1), nn.Conv1d(16, 32, 1)
         self.fc1, self.fc2 = nn.Linear(32, 16), nn.Linear(16, 9)
-        self.bn1, self.bn2, self.bn3, self.bn4 = nn.BatchNorm1d(16), nn.BatchNorm1d(16), nn.BatchNorm1d(32), nn.BatchNorm1d(16)
+        self.bn1, self.bn2, self.bn3, self.bn4 = (
+            nn.BatchNorm1d(16),
+            nn.BatchNorm1d(16),
+            nn.BatchNorm1d(32),
+            nn.BatchNorm1d(16),
+        )
 
 
 class Conformer(nn.Module):
     def __init__(self, dim=32):
         super().__init__()
         conv = tree(
-            pointwise_conv1=nn.Conv1d(dim, 2 * dim, 1), depthwise_conv=nn.Conv1d(dim, dim, 15, padding=7, groups=dim),
-            norm=nn.BatchNorm1d(dim), pointwise_conv2=nn.Conv1d(dim, dim, 1),
-        )  # fmt: skip
+            pointwise_conv1=nn.Conv1d(dim, 2 * dim, 1),
+            depthwise_conv=nn.Conv1d(dim, dim, 15, padding=7, groups=dim),
+            norm=nn.BatchNorm1d(dim),
+            pointwise_conv2=nn.Conv1d(dim, dim, 1),
+        )
         attention = tree(
-            linear_q=nn.Linear(dim, dim), linear_pos=nn.Linear(dim, dim, bias=False),
-        )  # fmt: skip
+            linear_q=nn.Linear(dim, dim),
+            linear_pos=nn.Linear(dim, dim, bias=False),
+        )
         attention.register_parameter("pos_bias_u", nn.Parameter(torch.randn(4, 8)))
-        self.subsampling = tree(conv=nn.Sequential(nn.Conv2d(1, dim, 3, 2), nn.ReLU(), nn.Conv2d(dim, dim, 3, 2), nn.ReLU()), out=nn.Linear(dim * 4, dim))
+        self.subsampling = tree(
+            conv=nn.Sequential(nn.Conv2d(1, dim, 3, 2), nn.ReLU(), nn.Conv2d(dim, dim, 3, 2), nn.ReLU()),
+            out=nn.Linear(dim * 4, dim),
+        )
         self.layers = nn.ModuleList([tree(conv_module=conv, self_attn=attention, norm_conv=nn.LayerNorm(dim))])
 
 
@@ -298,12 +383,19 @@ class Mamba(nn.Module):
     def __init__(self, dim=32):
         super().__init__()
         mixer = tree(
-            in_proj=nn.Linear(dim, 4 * dim, bias=False), conv1d=nn.Conv1d(2 * dim, 2 * dim, 4, groups=2 * dim, padding=3),
-            x_proj=nn.Linear(2 * dim, 20, bias=False), dt_proj=nn.Linear(4, 2 * dim), out_proj=nn.Linear(2 * dim, dim, bias=False),
-        )  # fmt: skip
+            in_proj=nn.Linear(dim, 4 * dim, bias=False),
+            conv1d=nn.Conv1d(2 * dim, 2 * dim, 4, groups=2 * dim, padding=3),
+            x_proj=nn.Linear(2 * dim, 20, bias=False),
+            dt_proj=nn.Linear(4, 2 * dim),
+            out_proj=nn.Linear(2 * dim, dim, bias=False),
+        )
         mixer.register_parameter("A_log", nn.Parameter(torch.randn(2 * dim, 8)))
         mixer.register_parameter("D", nn.Parameter(torch.ones(2 * dim)))
-        self.backbone = tree(embedding=nn.Embedding(40, dim), layers=nn.ModuleList([tree(mixer=mixer, norm=nn.RMSNorm(dim))]), norm_f=nn.RMSNorm(dim))
+        self.backbone = tree(
+            embedding=nn.Embedding(40, dim),
+            layers=nn.ModuleList([tree(mixer=mixer, norm=nn.RMSNorm(dim))]),
+            norm_f=nn.RMSNorm(dim),
+        )
         self.lm_head = nn.Linear(dim, 40, bias=False)
         self.lm_head.weight = self.backbone.embedding.weight
 
@@ -313,7 +405,15 @@ class NatureCnn(nn.Module):
 
     def __init__(self):
         super().__init__()
-        cnn = nn.Sequential(nn.Conv2d(4, 8, 8, 4), nn.ReLU(), nn.Conv2d(8, 16, 4, 2), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Flatten())
+        cnn = nn.Sequential(
+            nn.Conv2d(4, 8, 8, 4),
+            nn.ReLU(),
+            nn.Conv2d(8, 16, 4, 2),
+            nn.ReLU(),
+            nn.Conv2d(16, 16, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+        )
         self.features_extractor = tree(cnn=cnn, linear=nn.Sequential(nn.Linear(64, 32), nn.ReLU()))
         self.action_net, self.value_net = nn.Linear(32, 4), nn.Linear(32, 1)
 
@@ -323,17 +423,26 @@ class VqVae(nn.Module):
 
     def __init__(self, h=16, r=8):
         super().__init__()
-        residual = lambda: tree(_block=nn.Sequential(nn.ReLU(), nn.Conv2d(h, r, 3, padding=1, bias=False), nn.ReLU(), nn.Conv2d(r, h, 1, bias=False)))
+        residual = lambda: tree(
+            _block=nn.Sequential(
+                nn.ReLU(), nn.Conv2d(h, r, 3, padding=1, bias=False), nn.ReLU(), nn.Conv2d(r, h, 1, bias=False)
+            )
+        )
         stack = lambda: tree(_layers=nn.ModuleList([residual(), residual()]))
         self._encoder = tree(
-            _conv_1=nn.Conv2d(3, h // 2, 4, 2, 1), _conv_2=nn.Conv2d(h // 2, h, 4, 2, 1), _conv_3=nn.Conv2d(h, h, 3, padding=1), _residual_stack=stack()
+            _conv_1=nn.Conv2d(3, h // 2, 4, 2, 1),
+            _conv_2=nn.Conv2d(h // 2, h, 4, 2, 1),
+            _conv_3=nn.Conv2d(h, h, 3, padding=1),
+            _residual_stack=stack(),
         )
         self._pre_vq_conv = nn.Conv2d(h, 6, 1)
         self._vq_vae = tree(_embedding=nn.Embedding(20, 6))
         self._decoder = tree(
-            _conv_1=nn.Conv2d(6, h, 3, padding=1), _residual_stack=stack(), _conv_trans_1=nn.ConvTranspose2d(h, h // 2, 4, 2, 1),
+            _conv_1=nn.Conv2d(6, h, 3, padding=1),
+            _residual_stack=stack(),
+            _conv_trans_1=nn.ConvTranspose2d(h, h // 2, 4, 2, 1),
             _conv_trans_2=nn.ConvTranspose2d(h // 2, 3, 4, 2, 1),
-        )  # fmt: skip
+        )
 
 
 class M5(nn.Module):
@@ -354,7 +463,14 @@ class DeepLab(nn.Module):
         super().__init__()
         cbr = lambda i, o, k, **a: nn.Sequential(nn.Conv2d(i, o, k, bias=False, **a), nn.BatchNorm2d(o), nn.ReLU())
         pooling = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 8, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
-        aspp = tree(convs=nn.ModuleList([cbr(16, 8, 1), cbr(16, 8, 3, dilation=6), cbr(16, 8, 3, dilation=12), pooling]), project=cbr(32, 8, 1))
+        aspp = tree(
+            convs=nn.ModuleList([cbr(16, 8, 1), cbr(16, 8, 3, dilation=6), cbr(16, 8, 3, dilation=12), pooling]),
+            project=cbr(32, 8, 1),
+        )
         self.backbone = tree(conv1=nn.Conv2d(3, 16, 7, bias=False), bn1=nn.BatchNorm2d(16))
-        self.classifier = nn.Sequential(aspp, nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 5, 1))
-        self.aux_classifier = nn.Sequential(nn.Conv2d(16, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(), nn.Conv2d(4, 5, 1))
+        self.classifier = nn.Sequential(
+            aspp, nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 5, 1)
+        )
+        self.aux_classifier = nn.Sequential(
+            nn.Conv2d(16, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(), nn.Conv2d(4, 5, 1)
+        )

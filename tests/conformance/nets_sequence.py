@@ -3,12 +3,12 @@
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 
 class TextEncoder(nn.Module):
-    """nn.TransformerEncoder between an embedding and a classifier, with a sinusoidal buffer that the state dict holds."""
+    """nn.TransformerEncoder between an embedding and a classifier, with a sinusoidal buffer that the state dict
+    holds."""
 
     def __init__(self, dim=32):
         super().__init__()
@@ -28,7 +28,9 @@ class Seq2Seq(nn.Module):
 
     def __init__(self, dim=32):
         super().__init__()
-        self.transformer_decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(dim, 4, 64, batch_first=True), 2, nn.LayerNorm(dim))
+        self.transformer_decoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(dim, 4, 64, batch_first=True), 2, nn.LayerNorm(dim)
+        )
         self.out = nn.Linear(dim, 20)
 
 
@@ -130,7 +132,9 @@ class ConvAutoencoder1d(nn.Module):
         super().__init__()
         self.encoder = nn.Sequential(nn.Conv1d(2, 8, 5, 2, 2), nn.ReLU(), nn.Conv1d(8, 16, 5, 2, 2), nn.ReLU())
         self.decoder = nn.Sequential(
-            nn.ConvTranspose1d(16, 8, 5, 2, 2, output_padding=1), nn.ReLU(), nn.ConvTranspose1d(8, 2, 5, 2, 2, output_padding=1)
+            nn.ConvTranspose1d(16, 8, 5, 2, 2, output_padding=1),
+            nn.ReLU(),
+            nn.ConvTranspose1d(8, 2, 5, 2, 2, output_padding=1),
         )
 
     def forward(self, x):
@@ -235,7 +239,9 @@ class TutorialTransformer(nn.Module):
         pe[:, 0, 0::2], pe[:, 0, 1::2] = torch.sin(position * div), torch.cos(position * div)
         self.pos_encoder = nn.Module()
         self.pos_encoder.register_buffer("pe", pe)
-        self.transformer_encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 2, 40), 1, enable_nested_tensor=False)
+        self.transformer_encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(32, 2, 40), 1, enable_nested_tensor=False
+        )
         self.embedding, self.linear = nn.Embedding(30, 32), nn.Linear(32, 30)
 
 
@@ -254,7 +260,14 @@ def gpt2_bare():
 def bert():
     from transformers import BertConfig, BertForSequenceClassification
 
-    config = BertConfig(vocab_size=48, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, max_position_embeddings=20)
+    config = BertConfig(
+        vocab_size=48,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=20,
+    )
     return BertForSequenceClassification(config).eval()
 
 
@@ -262,7 +275,12 @@ def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
-        vocab_size=48, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+        vocab_size=48,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
     )
     return LlamaForCausalLM(config).eval()
 
@@ -271,18 +289,43 @@ def whisper():
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
     config = WhisperConfig(
-        vocab_size=48, num_mel_bins=20, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=64, decoder_ffn_dim=64, max_source_positions=30, max_target_positions=20,
-        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
-    )  # fmt: skip
+        vocab_size=48,
+        num_mel_bins=20,
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        max_source_positions=30,
+        max_target_positions=20,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+    )
     return WhisperForConditionalGeneration(config).eval()
 
 
 def clip():
     from transformers import CLIPConfig, CLIPModel
 
-    text = {"vocab_size": 48, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
-    vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 16, "patch_size": 8}
+    text = {
+        "vocab_size": 48,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+    }
+    vision = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 16,
+        "patch_size": 8,
+    }
     return CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=16)).eval()
 
 

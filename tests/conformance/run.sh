@@ -1,6 +1,7 @@
 #!/bin/sh
-# The conformance suite: real torch writes checkpoints, ckptd converts them, real torch and real MLX judge every value.
-# Arguments choose tests as for unittest: `run.sh test_layout`, `run.sh -k resnet`. CKPTD_BUILD names the build folder (default build).
+# The conformance suite: real torch writes checkpoints, ckptd converts them, real torch and real MLX judge every
+# value. Arguments choose tests as for unittest: `run.sh test_layout`, `run.sh -k resnet`. CKPTD_BUILD names the build
+# folder (default build).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=$("$here/venv.sh")

@@ -57,7 +57,9 @@ class Http(unittest.TestCase):
         self.addCleanup(self.daemon.stop)
 
     def curl(self, *arguments):
-        return subprocess.run(["curl", "-sS", *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        return subprocess.run(
+            ["curl", "-sS", *arguments], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120
+        )
 
     def round_trip(self, path, zip_name, **options):
         torch.save(zoo.build("resnet18").state_dict(), self.folder / "net.pt")
@@ -80,7 +82,9 @@ class Http(unittest.TestCase):
 
     def test_a_refusal_comes_as_a_problem_document(self):
         torch.save({"up.weight": torch.randn(3, 3, 3, 3)}, self.folder / "up.pt")
-        answer = self.curl("-w", "%{http_code}", "-o", "problem.json", "-T", "up.pt", f"http://{self.daemon.host}/v1/convert/mlx/")
+        answer = self.curl(
+            "-w", "%{http_code}", "-o", "problem.json", "-T", "up.pt", f"http://{self.daemon.host}/v1/convert/mlx/"
+        )
         self.assertEqual(answer.stdout, b"422")
         problem = json.loads((self.folder / "problem.json").read_text())
         self.assertEqual(problem["code"], "ambiguous_layout")

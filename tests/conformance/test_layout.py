@@ -1,4 +1,5 @@
-"""Every model of the zoo, in every form and dtype: names, dtypes, shapes and bytes of the output are those that torch's own module demands."""
+"""Every model of the zoo, in every form and dtype: names, dtypes, shapes and bytes of the output are those that
+torch's own module demands."""
 
 import tempfile
 import unittest

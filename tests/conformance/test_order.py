@@ -1,4 +1,5 @@
-"""The order of a file's tensors is not always the order of the layers: other writers sort by name, and code registers modules as it likes.
+"""The order of a file's tensors is not always the order of the layers: other writers sort by name, and code registers
+modules as it likes.
 
 Whatever the order, a state dict is converted right or refused with a question. It is never converted wrong."""
 

@@ -1,4 +1,5 @@
-"""mx.quantize on the CPU against ckptd --quant: packed weights, scales and biases bit for bit; and which tensors are quantized at all."""
+"""mx.quantize on the CPU against ckptd --quant: packed weights, scales and biases bit for bit; and which tensors are
+quantized at all."""
 
 import itertools
 import tempfile
@@ -19,7 +20,8 @@ BITS, GROUPS, DTYPES = [2, 3, 4, 5, 6, 8], [32, 64, 128], ["f32", "f16", "bf16"]
 
 
 def hard_rows(columns):
-    """Rows that meet every branch of the affine rule: ordinary, tiny, huge, constant, zero, one-sided, outliers, exact half steps."""
+    """Rows that meet every branch of the affine rule: ordinary, tiny, huge, constant, zero, one-sided, outliers,
+    exact half steps."""
     n = torch.randn
     rows = [n(columns), n(columns) * 0.02, n(columns) * 1e-7, n(columns) * 3e4, n(columns).abs(), -n(columns).abs() - 1]
     rows += [torch.zeros(columns), -torch.zeros(columns), torch.full((columns,), 0.3), torch.full((columns,), -2.0)]
@@ -66,7 +68,8 @@ def mlx_differences(actual, expected):
 
 
 class Two(nn.Module):
-    """A Linear, an Embedding and what is never quantized: a width that no group divides, a convolution, norms, a bare table."""
+    """A Linear, an Embedding and what is never quantized: a width that no group divides, a convolution, norms, a bare
+    table."""
 
     def __init__(self):
         super().__init__()
@@ -115,7 +118,11 @@ class Quantize(unittest.TestCase):
     def test_strided_weights_are_quantized_by_rows_of_their_shape(self):
         torch.manual_seed(4)
         base = torch.randn(128, 40)
-        state = {"fc.weight": base.t(), "embed.weight": torch.randn(20, 256)[:, ::2], "wide.weight": torch.randn(1, 64).expand(5, 64)}
+        state = {
+            "fc.weight": base.t(),
+            "embed.weight": torch.randn(20, 256)[:, ::2],
+            "wide.weight": torch.randn(1, 64).expand(5, 64),
+        }
         with tempfile.TemporaryDirectory() as folder:
             torch.save(state, Path(folder) / "m.pt")
             result = ckptd.convert(Path(folder) / "m.pt", Path(folder) / "out", quant="q4")
@@ -149,8 +156,25 @@ def add_tests():
             self.check(Two().to(zoo.DTYPES[dtype]), forms[form], bits, group)
 
         setattr(Quantize, f"test_q{bits}_g{group}__{dtype}__{form}", test)
-    for name in ["vit_torchvision", "text_encoder", "nanogpt", "gpt2", "gpt2_bare", "bert", "llama", "whisper", "clip", "t5", "norms",
-                 "bare_parameters", "policy", "swin", "attention", "mnist_cnn", "convnext"]:  # fmt: skip
+    for name in [
+        "vit_torchvision",
+        "text_encoder",
+        "nanogpt",
+        "gpt2",
+        "gpt2_bare",
+        "bert",
+        "llama",
+        "whisper",
+        "clip",
+        "t5",
+        "norms",
+        "bare_parameters",
+        "policy",
+        "swin",
+        "attention",
+        "mnist_cnn",
+        "convnext",
+    ]:
         for form in forms:
 
             def test(self, name=name, form=form):

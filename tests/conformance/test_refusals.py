@@ -59,7 +59,9 @@ class Refusals(unittest.TestCase):
             self.converted(model.state_dict(), Expected(model).tensors, layers=f"up:{word}")
 
     def test_layers_takes_globs(self):
-        model = nn.ModuleDict({"up1": nn.ConvTranspose1d(4, 4, 4), "up2": nn.ConvTranspose1d(4, 4, 4), "net": nn.Linear(4, 4)})
+        model = nn.ModuleDict(
+            {"up1": nn.ConvTranspose1d(4, 4, 4), "up2": nn.ConvTranspose1d(4, 4, 4), "net": nn.Linear(4, 4)}
+        )
         self.converted(model.state_dict(), Expected(model).tensors, layers="up*:ConvTranspose1d")
 
     def test_rules_answer_for_single_tensors(self):

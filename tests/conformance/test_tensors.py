@@ -1,4 +1,5 @@
-"""Tensors as torch really saves them: views, strides, broadcasts, empty and zero-dimensional ones, every dtype, special values, shards."""
+"""Tensors as torch really saves them: views, strides, broadcasts, empty and zero-dimensional ones, every dtype,
+special values, shards."""
 
 import json
 import subprocess
@@ -48,7 +49,9 @@ class Tensors(unittest.TestCase):
     def test_views_of_half_precision_storages(self):
         for dtype in [torch.bfloat16, torch.float16]:
             big = torch.randn(9, 14).to(dtype)
-            self.check({"a.weight": big.t(), "b.weight": big[1:4, 3:8], "c.bias": big[:, 2], "d.weight": big[::3, 1::5]})
+            self.check(
+                {"a.weight": big.t(), "b.weight": big[1:4, 3:8], "c.bias": big[:, 2], "d.weight": big[::3, 1::5]}
+            )
 
     def test_views_of_one_storage_are_separate_tensors(self):
         big = torch.randn(6, 8)
@@ -76,7 +79,9 @@ class Tensors(unittest.TestCase):
         permuted.weight = nn.Parameter(torch.randn(3, 3, 6, 4).permute(2, 3, 0, 1))
         cube = nn.Conv3d(3, 4, 2).to(memory_format=torch.channels_last_3d)
         model = nn.ModuleDict({"conv": conv, "permuted": permuted, "cube": cube})
-        assert not conv.weight.is_contiguous() and not permuted.weight.is_contiguous() and not cube.weight.is_contiguous()
+        assert (
+            not conv.weight.is_contiguous() and not permuted.weight.is_contiguous() and not cube.weight.is_contiguous()
+        )
         self.check(model.state_dict(), Expected(model).tensors)
 
     def test_large_convolutions_cross_tiles(self):
@@ -94,7 +99,16 @@ class Tensors(unittest.TestCase):
 
     def test_every_dtype_that_mlx_holds(self):
         state = {"fc.weight": torch.randn(3, 3)}
-        for dtype in [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64]:
+        for dtype in [
+            torch.uint8,
+            torch.int8,
+            torch.int16,
+            torch.int32,
+            torch.int64,
+            torch.uint16,
+            torch.uint32,
+            torch.uint64,
+        ]:
             state[str(dtype).replace("torch.", "b_")] = torch.randint(0, 100, (3, 5)).to(dtype)
         state["b_bool"] = torch.rand(4, 4) > 0.5
         state["b_complex"] = torch.randn(3, 2, dtype=torch.complex64)
@@ -110,18 +124,27 @@ class Tensors(unittest.TestCase):
                 self.assertIn("odd_one", result.stderr)
 
     def test_special_values_keep_their_bits(self):
-        for dtype, integer in [(torch.float32, torch.int32), (torch.float16, torch.int16), (torch.bfloat16, torch.int16)]:
+        for dtype, integer in [
+            (torch.float32, torch.int32),
+            (torch.float16, torch.int16),
+            (torch.bfloat16, torch.int16),
+        ]:
             info = torch.iinfo(integer)
             patterns = torch.randint(info.min, info.max, (64, 33), dtype=integer)
             self.check({"fc.weight": patterns.view(dtype)})
 
     def test_float64_becomes_float32_as_torch_does(self):
         values = torch.cat([torch.randn(5000).double() * 10.0**e for e in [-46, -40, -3, 0, 5, 38]])
-        values = torch.cat([values, torch.tensor([0.0, -0.0, float("inf"), -float("inf"), 1e300, -1e300, 3.4028235677973366e38])])
+        values = torch.cat(
+            [values, torch.tensor([0.0, -0.0, float("inf"), -float("inf"), 1e300, -1e300, 3.4028235677973366e38])]
+        )
         self.check({"numbers": values}, {"numbers": values.float()})
 
     def test_the_dtype_option_rounds_as_torch_does(self):
-        base = torch.cat([torch.randn(5000) * 10.0**e for e in [-39, -8, -6, -3, 0, 4]] + [torch.tensor([0.0, -0.0, 65519.0, 65520.0, 1e38])])
+        base = torch.cat(
+            [torch.randn(5000) * 10.0**e for e in [-39, -8, -6, -3, 0, 4]]
+            + [torch.tensor([0.0, -0.0, 65519.0, 65520.0, 1e38])]
+        )
         for word, dtype in [("float16", torch.float16), ("bfloat16", torch.bfloat16), ("float32", torch.float32)]:
             for source in [torch.float32, torch.float64, torch.bfloat16, torch.float16]:
                 state = {"numbers": base.to(source), "indices": torch.arange(5)}
@@ -139,7 +162,9 @@ class Tensors(unittest.TestCase):
             self.assertEqual(ckptd.differences(result.tensors(), expected), [])
             n = len(result.files)
             self.assertGreater(n, 3)
-            self.assertEqual([p.name for p in result.files], [f"model-{i + 1:05}-of-{n:05}.safetensors" for i in range(n)])
+            self.assertEqual(
+                [p.name for p in result.files], [f"model-{i + 1:05}-of-{n:05}.safetensors" for i in range(n)]
+            )
             index = json.loads((result.folder / "model.safetensors.index.json").read_text())
             self.assertEqual(set(index["weight_map"]), set(expected))
             self.assertEqual(index["metadata"]["total_size"], sum(t.nbytes for t in expected.values()))

@@ -39,12 +39,19 @@ class Twins(unittest.TestCase):
             self.assertEqual(result.code, 0, result.stderr)
             twin = twins.TWINS[name].make()
             twin.load_weights(str(plain.files[0]), strict=True)
-            mlx_nn.quantize(twin, group, bits, class_predicate=lambda _, m: hasattr(m, "to_quantized") and m.weight.shape[-1] % group == 0)
+            mlx_nn.quantize(
+                twin,
+                group,
+                bits,
+                class_predicate=lambda _, m: hasattr(m, "to_quantized") and m.weight.shape[-1] % group == 0,
+            )
             expected, actual = dict(tree_flatten(twin.parameters())), mx.load(str(result.files[0]))
             self.assertEqual(set(actual), set(expected))
             for key in expected:
                 self.assertEqual(actual[key].dtype, expected[key].dtype, key)
-                self.assertTrue(bytes(memoryview(actual[key])) == bytes(memoryview(expected[key])), f"{key} has other values")
+                self.assertTrue(
+                    bytes(memoryview(actual[key])) == bytes(memoryview(expected[key])), f"{key} has other values"
+                )
             twin.load_weights(str(result.files[0]), strict=True)
 
 

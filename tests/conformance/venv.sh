@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the Python of the virtual environment that holds the pinned torch and MLX. It is made on the first call, and again whenever
-# requirements.txt or the system's Python changes; CKPTD_VENV names another one to be used as it is.
+# Prints the Python of the virtual environment that holds the pinned torch and MLX. It is made on the first call, and
+# again whenever requirements.txt or the system's Python changes; CKPTD_VENV names another one to be used as it is.
 set -eu
 cd "$(dirname "$0")/../.."
 if [ -n "${CKPTD_VENV:-}" ]; then

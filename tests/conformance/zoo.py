@@ -1,4 +1,4 @@
-"""The models that the suite converts, the forms in which torch saves them, and random values that betray any mistake."""
+"""The models that the suite converts, the forms in which torch saves them, random values that betray any mistake."""
 
 import copy
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+import nets_convs as c
 import nets_more as m
 import nets_sequence as s
 import nets_vision as v
@@ -40,17 +41,17 @@ ZOO = {
     "vit_timm": Entry(v.TimmViT),
     "vit_torchvision": Entry(v.TorchvisionViT),
     "swin": Entry(v.Swin),
-    "unet": Entry(v.UNet),
-    "dcgan_generator": Entry(v.Generator),
-    "dcgan_discriminator": Entry(v.Discriminator),
-    "conv_vae": Entry(v.ConvVae),
-    "video": Entry(v.Video),
-    "square_convs": Entry(v.SquareConvs),
-    "square_transposed": Entry(v.SquareTransposed, "up1:ConvTranspose1d,up2:ConvTranspose2d"),
-    "grouped": Entry(v.Grouped),
-    "grouped_transposed": Entry(v.GroupedTransposed),
-    "root_sequential": Entry(v.root_sequential),
-    "root_mlp": Entry(v.root_mlp),
+    "unet": Entry(c.UNet),
+    "dcgan_generator": Entry(c.Generator),
+    "dcgan_discriminator": Entry(c.Discriminator),
+    "conv_vae": Entry(c.ConvVae),
+    "video": Entry(c.Video),
+    "square_convs": Entry(c.SquareConvs),
+    "square_transposed": Entry(c.SquareTransposed, "up1:ConvTranspose1d,up2:ConvTranspose2d"),
+    "grouped": Entry(c.Grouped),
+    "grouped_transposed": Entry(c.GroupedTransposed),
+    "root_sequential": Entry(c.root_sequential),
+    "root_mlp": Entry(c.root_mlp),
     "autoencoder_1d": Entry(s.ConvAutoencoder1d),
     "wavenet": Entry(s.WaveNet),
     "wavenet_lists": Entry(s.VincentWaveNet),
@@ -138,12 +139,23 @@ def save_state_dict(model, path):
 
 
 def save_training(model, path):
-    torch.save({"epoch": 3, "model_state_dict": model.state_dict(), "optimizer_state_dict": adam_state(model), "loss": 0.25}, path)
+    torch.save(
+        {"epoch": 3, "model_state_dict": model.state_dict(), "optimizer_state_dict": adam_state(model), "loss": 0.25},
+        path,
+    )
 
 
 def save_lightning(model, path):
     optimizer = adam_state(model)
-    torch.save({"state_dict": model.state_dict(), "optimizer_states": [optimizer], "arch": "net", "best_acc1": torch.tensor(71.5)}, path)
+    torch.save(
+        {
+            "state_dict": model.state_dict(),
+            "optimizer_states": [optimizer],
+            "arch": "net",
+            "best_acc1": torch.tensor(71.5),
+        },
+        path,
+    )
 
 
 def save_data_parallel(model, path):
