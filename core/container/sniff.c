@@ -35,6 +35,8 @@ static bool is_old_pickle(const uint8_t *head, size_t n);
 static bool is_text(const uint8_t *head, size_t n);
 
 static const struct row rows[] = {
+    /* First, because it looks at most: the length of a header may begin with any magic of two bytes. */
+    {.test = is_safetensors, .form = CK_FORM_SAFETENSORS},
     {AT(0, "PK\3\4"), .form = CK_FORM_ZIP},
     {AT(0, "PK\5\6"), REFUSE(NOT_A_CHECKPOINT, "the file is an empty zip archive",
                              "save the checkpoint again: the writer stopped early")},
@@ -92,7 +94,6 @@ static const struct row rows[] = {
     {AT(257, "ustar"), REFUSE(UNSUPPORTED_FORM, "this is a tar archive",
                               "unpack it with `tar xf` and send the checkpoint inside; a checkpoint of PyTorch 0.1.9 "
                               "or older must be saved again with a newer PyTorch")},
-    {.test = is_safetensors, .form = CK_FORM_SAFETENSORS},
     {.test = is_zeros,
      REFUSE(NOT_A_CHECKPOINT, "the file begins with nothing but zero bytes",
             "the download or copy was probably interrupted; compare the digest with the original")},
