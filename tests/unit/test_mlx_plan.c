@@ -468,6 +468,31 @@ static void grouped_transposed_convolution_is_read_group_by_group(void **state) 
     drop(&o);
 }
 
+/* safetensors sorts by name: every norm stands before the convolutions, and what comes next is no neighbour. */
+static void a_file_sorted_by_name_gives_no_neighbours_by_order(void **state) {
+    const struct tensor tensors[] = {{"blocks.0._bn0.running_mean", {48}, NULL, NULL},
+                                     {"blocks.0._bn1.running_mean", {48}, NULL, NULL},
+                                     {"blocks.0._depthwise_conv.weight", {48, 1, 3, 3}, "conv2d", "assumed"},
+                                     {"blocks.0._expand_conv.weight", {48, 8, 1, 1}, "conv2d", "assumed"},
+                                     {"blocks.0._project_conv.weight", {16, 48, 1, 1}, "conv2d", "assumed"},
+                                     {"down.0.conv.weight", {32, 16, 3, 3}, "conv2d", "derived"},
+                                     {"down.0.norm.bias", {32}, NULL, NULL},
+                                     {"down.0.norm.weight", {32}, NULL, NULL},
+                                     {"enc1conv1.weight", {32, 3, 3, 3}, "conv2d", "derived"},
+                                     {"enc1norm1.running_mean", {32}, NULL, NULL},
+                                     {"up.0.weight", {32, 16, 2, 2}, "conv_transpose2d", "derived"},
+                                     {"up.1.bias", {16}, NULL, NULL},
+                                     {"up.1.weight", {16}, NULL, NULL},
+                                     {0}};
+    struct tensor reversed[TENSORS_MAX] = {0};
+
+    (void)state;
+    expect(tensors, 3);
+    for (size_t i = 0; i + 1 < CK_ARRAY_LEN(tensors); i++)
+        reversed[i] = tensors[CK_ARRAY_LEN(tensors) - 2 - i];
+    expect(reversed, 3);
+}
+
 static void groups_that_no_bias_tells_come_from_the_option(void **state) {
     const struct tensor tensors[] = {{"t.weight", {8, 6, 3}, NULL, NULL}, {0}};
     struct outcome o;
@@ -570,6 +595,7 @@ int main(void) {
         cmocka_unit_test(wrapper_prefixes_are_stripped),
         cmocka_unit_test(attention_is_split_into_named_projections),
         cmocka_unit_test(grouped_transposed_convolution_is_read_group_by_group),
+        cmocka_unit_test(a_file_sorted_by_name_gives_no_neighbours_by_order),
         cmocka_unit_test(groups_that_no_bias_tells_come_from_the_option),
         cmocka_unit_test(tied_weights_are_written_once),
         cmocka_unit_test(only_matrices_of_linear_and_embedding_are_quantized),

@@ -59,6 +59,18 @@ static void safetensors_header_longer_than_the_file_is_still_safetensors(void **
     assert_form(HEAD("\0\xE4\x0B\x54\2\0\0\0{\"a\""), CK_FORM_SAFETENSORS);
 }
 
+/* A real file had a header of 0x280 bytes, and was called a pickle of protocol 2. */
+static void a_header_length_that_begins_like_another_magic_is_still_safetensors(void **state) {
+    uint8_t head[] = "\0\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\"}}";
+
+    (void)state;
+    for (unsigned length = 2; length < 0x10000; length++) {
+        head[0] = (uint8_t)length;
+        head[1] = (uint8_t)(length >> 8);
+        assert_form(head, sizeof(head) - 1, CK_FORM_SAFETENSORS);
+    }
+}
+
 static void magic_that_is_computed_is_a_plain_pickle(void **state) {
     (void)state;
     assert_form(HEAD("\x80\x02"
@@ -297,6 +309,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forms_that_are_read_are_told_apart),
         cmocka_unit_test(safetensors_header_longer_than_the_file_is_still_safetensors),
+        cmocka_unit_test(a_header_length_that_begins_like_another_magic_is_still_safetensors),
         cmocka_unit_test(magic_that_is_computed_is_a_plain_pickle),
         cmocka_unit_test(pickles_without_a_magic_are_found),
         cmocka_unit_test(text_is_not_taken_for_an_old_pickle),
