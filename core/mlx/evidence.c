@@ -1,5 +1,7 @@
 #include "core/mlx/evidence.h"
 
+#include <string.h>
+
 #include "core/mlx/hints.h"
 
 /* The order of the work, because each part may rest on the ones before:
@@ -18,18 +20,55 @@ int ck_evidence_set(struct ck_layer *layer, const struct ck_layer_row *row, enum
     return 0;
 }
 
+/* The name says convolution and hints at no transposed one. */
 static int decide_by_name(struct ck_evidence_work *w, struct ck_layer *layer, struct ck_error *err) {
     const struct ck_view *weight = ck_evidence_weight(w, layer);
     const struct ck_layer_row *ordinary = ck_layer_conv(weight->rank, false);
-    bool own = ck_hint_transposed_own(layer->path), above = ck_hint_transposed_above(layer->path);
 
-    if (weight->rank < 3 || !ordinary || !ck_layer_readings(w->plan, layer).ordinary || own)
+    if (weight->rank < 3 || !ordinary || !ck_layer_readings(w->plan, layer).ordinary)
         return 0;
-    if (ck_hint_conv(layer->path) && !above)
-        return ck_evidence_set(layer, ordinary, CK_EVIDENCE_ASSUMED, "name", "the name says convolution", err);
     /* Nobody builds a transposed convolution of kernel 1, but nothing in the file proves it. */
-    if (ck_kernel_is_one(weight) && weight->shape[0] > 1 && weight->shape[1] > 1)
+    if (ck_kernel_is_one(weight) && !ck_hint_transposed_strong(layer->path))
         return ck_evidence_set(layer, ordinary, CK_EVIDENCE_ASSUMED, "pointwise", "every kernel dimension is 1", err);
+    if (ck_hint_conv(layer->path) && !ck_hint_transposed_own(layer->path) && !ck_hint_transposed_above(layer->path) &&
+        !layer->doubted)
+        return ck_evidence_set(layer, ordinary, CK_EVIDENCE_ASSUMED, "name", "the name says convolution", err);
+    return 0;
+}
+
+/* A file with ordinary convolutions of this rank and without the least sign of a transposed one: what is still open is
+ * one of them. */
+static int decide_by_file(struct ck_evidence_work *w, struct ck_error *err) {
+    const struct ck_layer *example[6] = {NULL};
+
+    for (uint32_t i = 0; i < w->layout->n_layers; i++) {
+        const struct ck_layer *layer = &w->layout->layers[i];
+        const struct ck_view *weight = ck_evidence_weight(w, layer);
+
+        if (!weight || weight->rank < 3 || weight->rank > 5)
+            continue;
+        if ((layer->row && layer->row->kind == CK_LAYER_CONV_TRANSPOSE) || layer->doubted ||
+            ck_hint_transposed_own(layer->path) || ck_hint_transposed_above(layer->path))
+            return 0;
+        if (layer->row && layer->row->kind == CK_LAYER_CONV && layer->evidence.kind != CK_EVIDENCE_ASSUMED &&
+            strcmp(layer->evidence.why, "same_bytes") != 0)
+            example[weight->rank] = layer;
+    }
+    for (uint32_t i = 0; i < w->layout->n_layers; i++) {
+        struct ck_layer *layer = &w->layout->layers[i];
+        uint32_t rank = ck_evidence_is_open(layer) ? ck_evidence_weight(w, layer)->rank : 0;
+        int r;
+
+        if (rank < 3 || rank > 5 || !example[rank] || !ck_layer_readings(w->plan, layer).ordinary)
+            continue;
+        r = ck_evidence_set(layer, ck_layer_conv(rank, false), CK_EVIDENCE_ASSUMED, "file",
+                            ck_arena_printf(&w->plan->arena,
+                                            "the file has ordinary convolutions (%s) and no sign of a transposed one",
+                                            example[rank]->path),
+                            err);
+        if (r < 0)
+            return r;
+    }
     return 0;
 }
 
@@ -71,6 +110,8 @@ static int decide_all(struct ck_evidence_work *w, struct ck_error *err) {
         r = each_open(w, ck_evidence_flow, err);
     if (r >= 0)
         r = ck_evidence_family(w, true, err);
+    if (r >= 0)
+        r = decide_by_file(w, err);
     return r;
 }
 

@@ -23,7 +23,7 @@ static int decide_matrix(struct ck_evidence_work *w, struct ck_layer *layer, str
     int64_t d0 = weight->shape[0], d1 = weight->shape[1], bias = ck_layer_bias_length(w->plan, layer);
     const struct ck_view *bias_view = ck_layer_view(w->plan, layer->bias);
 
-    if (ck_shape_equal(weight, bias_view) || (!bias_view && ck_hint_norm(layer->path)))
+    if (ck_shape_equal(weight, bias_view) || (!bias_view && ck_hint_norm_alone(layer->path)))
         return 0; /* element-wise affine over two dimensions */
     if (bias == d0 && d0 != d1)
         return ck_evidence_set(layer, ck_layer_by_word("Linear"), CK_EVIDENCE_DERIVED, "bias_length",
@@ -54,16 +54,19 @@ static int decide_conv(struct ck_evidence_work *w, struct ck_layer *layer, struc
     int64_t d0 = weight->shape[0], d1 = weight->shape[1];
     struct ck_readings r = ck_layer_readings(w->plan, layer);
 
-    if (ck_shape_equal(weight, bias) || (!bias && ck_hint_norm(layer->path)))
+    if (ck_shape_equal(weight, bias) || (!bias && ck_hint_norm_alone(layer->path)))
         return 0; /* element-wise affine over several dimensions */
     if (!ordinary || (bias && bias->rank != 1)) {
         layer->undecided = true;
         return 0;
     }
+    if (weight->rank == 3 && r.ordinary && ck_hint_bilinear(layer->path))
+        return ck_evidence_set(layer, ck_layer_by_word("Bilinear"), CK_EVIDENCE_ASSUMED, "name",
+                               "the name says bilinear", err);
     if (d1 == 1 && (bias ? r.ordinary : d0 == 1))
         return ck_evidence_set(layer, ordinary, CK_EVIDENCE_DERIVED, "same_bytes",
                                "one channel in each group: both layouts are equal", err);
-    if (r.ordinary && d0 != d1 && bias && !(r.transposed && ck_hint_transposed_own(layer->path)))
+    if (r.ordinary && d0 != d1 && bias && !(r.transposed && ck_hint_transposed_strong(layer->path)))
         return ck_evidence_set(layer, ordinary, CK_EVIDENCE_DERIVED, "bias_length",
                                DETAIL("bias has %" PRId64 " elements, as dimension 0 of the weight", d0), err);
     if (r.transposed && !r.ordinary)

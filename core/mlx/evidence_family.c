@@ -55,6 +55,39 @@ static bool reading_allowed(const struct ck_evidence_work *w, const struct ck_la
     return row->kind == CK_LAYER_CONV ? r.ordinary : r.transposed;
 }
 
+static int family_of(struct ck_evidence_work *w, struct ck_strmap *map, const struct ck_layer *layer, bool tail,
+                     struct ck_family **ret_family, struct ck_error *err) {
+    return find_family(w, map, ck_evidence_weight(w, layer)->rank, tail ? ck_hint_tail(layer->path) : layer->path,
+                       ret_family, err);
+}
+
+/* A layer whose two layouts are equal (one input channel) was decided without need of its kind, so it founds no family.
+ * But its bias makes it an ordinary convolution, or a depthwise one: it contradicts a family of transposed ones. */
+static bool is_witness(const struct ck_layer *layer) {
+    return layer->row && layer->row->kind == CK_LAYER_CONV && layer->bias != CK_NO_INDEX;
+}
+
+/* witnesses: only those, else only the others. */
+static int gather(struct ck_evidence_work *w, struct ck_strmap *map, bool tail, bool witnesses, struct ck_error *err) {
+    for (uint32_t i = 0; i < w->layout->n_layers; i++) {
+        const struct ck_layer *layer = &w->layout->layers[i];
+        struct ck_family *family;
+        int r;
+
+        if (!layer->evidence.why || layer->weight == CK_NO_INDEX || !is_matrix_or_conv(layer) ||
+            layer->evidence.kind == CK_EVIDENCE_ASSUMED)
+            continue;
+        if ((strcmp(layer->evidence.why, "same_bytes") == 0) != witnesses || (witnesses && !is_witness(layer)))
+            continue;
+        r = family_of(w, map, layer, tail, &family, err);
+        if (r < 0)
+            return r;
+        if (!witnesses || family->row)
+            join_family(family, layer);
+    }
+    return 0;
+}
+
 /* tail: families of the last two names of the path only; what they say is weaker, and counts as assumed. */
 int ck_evidence_family(struct ck_evidence_work *w, bool tail, struct ck_error *err) {
     _cleanup_(ck_strmap_release) struct ck_strmap map = {0};
@@ -63,28 +96,21 @@ int ck_evidence_family(struct ck_evidence_work *w, bool tail, struct ck_error *e
     int r;
 
     w->n_families = 0;
-    for (uint32_t i = 0; i < layout->n_layers; i++) {
-        const struct ck_layer *layer = &layout->layers[i];
-
-        if (!layer->evidence.why || layer->weight == CK_NO_INDEX || !is_matrix_or_conv(layer) ||
-            layer->evidence.kind == CK_EVIDENCE_ASSUMED || strcmp(layer->evidence.why, "same_bytes") == 0)
-            continue;
-        r = find_family(w, &map, ck_evidence_weight(w, layer)->rank, tail ? ck_hint_tail(layer->path) : layer->path,
-                        &family, err);
-        if (r < 0)
-            return r;
-        join_family(family, layer);
-    }
+    r = gather(w, &map, tail, false, err);
+    if (r >= 0)
+        r = gather(w, &map, tail, true, err);
+    if (r < 0)
+        return r;
     for (uint32_t i = 0; i < layout->n_layers; i++) {
         struct ck_layer *layer = &layout->layers[i];
 
         if (!ck_evidence_is_open(layer))
             continue;
-        r = find_family(w, &map, ck_evidence_weight(w, layer)->rank, tail ? ck_hint_tail(layer->path) : layer->path,
-                        &family, err);
+        r = family_of(w, &map, layer, tail, &family, err);
         if (r < 0)
             return r;
-        if (!family->row || family->contradicted || !reading_allowed(w, layer, family->row))
+        layer->doubted = layer->doubted || (family->contradicted && !tail);
+        if (!family->row || family->contradicted || layer->doubted || !reading_allowed(w, layer, family->row))
             continue;
         r = ck_evidence_set(layer, family->row, tail ? CK_EVIDENCE_ASSUMED : CK_EVIDENCE_DERIVED,
                             tail ? "like_named" : "family", DETAIL("like %s", family->example->path), err);

@@ -9,8 +9,18 @@
 
 #include "core/mlx/hints.h"
 
-static bool hinted(const struct ck_layer *layer) {
-    return ck_hint_transposed_own(layer->path) || ck_hint_transposed_above(layer->path);
+/* Nobody builds a transposed convolution of kernel 1. */
+static bool may_be_transposed(struct ck_evidence_work *w, const struct ck_layer *layer) {
+    return (ck_hint_transposed_own(layer->path) || ck_hint_transposed_above(layer->path)) &&
+           !ck_kernel_is_one(ck_evidence_weight(w, layer));
+}
+
+/* The layer, if its channels can be compared with those of a weight of this rank: a norm, or a convolution of as many
+ * dimensions. */
+static const struct ck_layer *comparable(struct ck_evidence_work *w, const struct ck_layer *layer, uint32_t rank) {
+    const struct ck_view *weight = layer ? ck_evidence_weight(w, layer) : NULL;
+
+    return layer && (!weight || weight->rank == 1 || weight->rank == rank) ? layer : NULL;
 }
 
 static int set_by_norm(struct ck_evidence_work *w, struct ck_layer *layer, const struct ck_layer *norm, bool transposed,
@@ -29,29 +39,33 @@ static bool fits_ordinary(struct ck_evidence_work *w, const struct ck_layer *lay
     int64_t features = norm ? ck_layer_norm_features(w->plan, norm) : 0, d0 = weight->shape[0], d1 = weight->shape[1];
     bool grouped = d1 > 0 && features > 0 && features % d1 == 0 && d0 % (features / d1) == 0;
 
-    return features > 0 && features == d0 && !(grouped && ck_hint_transposed_own(layer->path));
+    return features > 0 && features == d0 && !(grouped && ck_hint_transposed_strong(layer->path));
 }
 
 int ck_evidence_norm(struct ck_evidence_work *w, struct ck_layer *layer, struct ck_error *err) {
     const struct ck_layer *named = ck_neighbour_norm_by_name(&w->neighbours, layer), *behind, *before;
     const struct ck_view *weight = ck_evidence_weight(w, layer);
-    int64_t d0 = weight->shape[0], d1 = weight->shape[1];
+    int64_t d0 = weight->shape[0], d1 = weight->shape[1], in;
     bool close, unused;
 
     if (weight->rank < 3 || layer->bias != CK_NO_INDEX || d0 == d1)
         return 0;
     behind = ck_neighbour_behind(&w->neighbours, layer, &close);
     before = ck_neighbour_before(&w->neighbours, layer, &unused);
+    in = before ? ck_layer_channels_out(w->plan, before) : 0;
     if (fits_ordinary(w, layer, named))
         return set_by_norm(w, layer, named, false, err);
-    if (fits_ordinary(w, layer, behind))
+    /* The norm of the next block may also belong to what was joined to this one's output: then the layer before must
+     * agree. */
+    if (fits_ordinary(w, layer, behind) && (close || in == d1))
         return set_by_norm(w, layer, behind, false, err);
+    if (ck_kernel_is_one(weight))
+        return 0;
     if (named && ck_hint_transposed_own(layer->path) && ck_layer_norm_features(w->plan, named) == d1)
         return set_by_norm(w, layer, named, true, err);
     /* A norm that is registered behind but applied before would fit here too: then the layer before gives d1 channels.
      */
-    if (behind && close && ck_layer_norm_features(w->plan, behind) == d1 &&
-        !(before && ck_layer_channels_out(w->plan, before) == d1))
+    if (behind && close && ck_layer_norm_features(w->plan, behind) == d1 && in != d1)
         return set_by_norm(w, layer, behind, true, err);
     return 0;
 }
@@ -93,17 +107,19 @@ int ck_evidence_pair(struct ck_evidence_work *w, struct ck_layer *layer, struct 
         transposed = ta;
         other_transposed = tb;
     }
-    if (fits != 1 || (transposed && !hinted(layer)) || (other_transposed && !hinted(other)))
+    if (fits != 1 || (transposed && !may_be_transposed(w, layer)) || (other_transposed && !may_be_transposed(w, other)))
         return 0;
     r = set_by_flow(w, layer, transposed, other, err);
     return r < 0 ? r : set_by_flow(w, other, other_transposed, layer, err);
 }
 
 int ck_evidence_flow(struct ck_evidence_work *w, struct ck_layer *layer, struct ck_error *err) {
-    bool unused, ordinary, transposed;
-    const struct ck_layer *before = ck_neighbour_before(&w->neighbours, layer, &unused);
-    const struct ck_layer *behind = ck_neighbour_behind(&w->neighbours, layer, &unused);
+    bool close_before, close_behind, ordinary, transposed;
     const struct ck_view *weight = ck_evidence_weight(w, layer);
+    const struct ck_layer *before =
+        comparable(w, ck_neighbour_before(&w->neighbours, layer, &close_before), weight->rank);
+    const struct ck_layer *behind =
+        comparable(w, ck_neighbour_behind(&w->neighbours, layer, &close_behind), weight->rank);
     int64_t d0 = weight->shape[0], d1 = weight->shape[1], in, out;
     struct ck_readings r;
 
@@ -113,7 +129,9 @@ int ck_evidence_flow(struct ck_evidence_work *w, struct ck_layer *layer, struct 
     out = behind ? ck_layer_channels_in(w->plan, behind) : 0;
     if (out == 0 && behind)
         out = ck_layer_norm_features(w->plan, behind);
-    if (in == 0 && out == 0)
+    /* A sibling counts alone; layers of other blocks, which may be joined by a concatenation, only when both sides are
+     * known. */
+    if (!(in != 0 && close_before) && !(out != 0 && close_behind) && (in == 0 || out == 0))
         return 0;
     r = ck_layer_readings(w->plan, layer);
     /* One channel in each group: depthwise, which takes and gives d0 channels under either name. */
@@ -121,9 +139,9 @@ int ck_evidence_flow(struct ck_evidence_work *w, struct ck_layer *layer, struct 
     transposed = r.transposed && (in == 0 || in == d0) && (out == 0 || out == d1);
     if (ordinary == transposed)
         return 0;
-    if (ordinary && !(out == 0 && hinted(layer)))
+    if (ordinary && !(out == 0 && may_be_transposed(w, layer)))
         return set_by_flow(w, layer, false, in ? before : behind, err);
-    if (transposed && hinted(layer))
+    if (transposed && may_be_transposed(w, layer))
         return set_by_flow(w, layer, true, in ? before : behind, err);
     return 0;
 }

@@ -86,18 +86,25 @@ static bool token_transposed(const char *token, size_t n) {
     return false;
 }
 
-static bool part_hints_transposed(const char *start, const char *end) {
-    static const char *const anywhere[] = {"deconv", "transpos", "convtr",  "upconv",
-                                           "upsamp", "convt_",   "conv_t_", "tconv"};
+static bool part_is_transposed(const char *start, const char *end) {
+    static const char *const anywhere[] = {"deconv", "transpos", "convtr", "upconv", "convt_", "conv_t_", "tconv"};
 
     for (size_t i = 0; i < CK_ARRAY_LEN(anywhere); i++)
         if (contains(start, end, anywhere[i]))
             return true;
-    if (end - start >= 5 && strncasecmp(end - 5, "convt", 5) == 0)
-        return true;
-    if (end - start >= 6 && strncasecmp(end - 6, "conv_t", 6) == 0)
-        return true;
-    return any_token(start, end, token_transposed);
+    return (end - start >= 5 && strncasecmp(end - 5, "convt", 5) == 0) ||
+           (end - start >= 6 && strncasecmp(end - 6, "conv_t", 6) == 0);
+}
+
+static bool part_hints_transposed(const char *start, const char *end) {
+    return part_is_transposed(start, end) || contains(start, end, "upsamp") || any_token(start, end, token_transposed);
+}
+
+bool ck_hint_transposed_strong(const char *path) {
+    const char *start, *end;
+
+    own_component(path, &start, &end);
+    return part_is_transposed(start, end);
 }
 
 bool ck_hint_transposed_own(const char *path) {
@@ -138,6 +145,24 @@ bool ck_hint_norm(const char *path) {
 
     own_component(path, &start, &end);
     return contains(start, end, "norm") || any_token(start, end, token_norm);
+}
+
+static bool token_not_norm(const char *token, size_t n) {
+    return !token_norm(token, n) && n > 1 && !(n == 5 && strncasecmp(token, "layer", 5) == 0) &&
+           !(n == 5 && strncasecmp(token, "batch", 5) == 0) && !(n == 5 && strncasecmp(token, "group", 5) == 0);
+}
+
+bool ck_hint_norm_alone(const char *path) {
+    const char *dot = strrchr(path, '.'), *start = dot ? dot + 1 : path, *end = path + strlen(path);
+
+    return any_token(start, end, token_norm) && !any_token(start, end, token_not_norm);
+}
+
+bool ck_hint_bilinear(const char *path) {
+    const char *start, *end;
+
+    own_component(path, &start, &end);
+    return contains(start, end, "bilinear");
 }
 
 static bool token_embedding(const char *token, size_t n) {

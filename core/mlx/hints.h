@@ -14,7 +14,12 @@ bool ck_hint_conv(const char *path);
 bool ck_hint_transposed_own(const char *path);
 bool ck_hint_transposed_above(const char *path);
 
-bool ck_hint_norm(const char *path);      /* bn1, norm, ln_f, layer_norm */
+/* The last component that is no number can mean nothing but a transposed convolution: deconv, convT, conv_transpose, upconv; not merely up. */
+bool ck_hint_transposed_strong(const char *path);
+
+bool ck_hint_norm(const char *path);      /* bn1, norm, ln_f, layer_norm; also a number below one: norm.0 */
+bool ck_hint_norm_alone(const char *path); /* the last component itself is a norm's name and nothing else: norm, ln_f; not conv_bn, not conv_bn.0 */
+bool ck_hint_bilinear(const char *path);
 bool ck_hint_embedding(const char *path); /* wte, embed_tokens, emb */
 
 /* The names that transformers gives its Conv1D: c_attn, c_proj, c_fc, q_attn. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/strmap.h"
 #include "core/base/version.h"
 #include "core/job/refusal.h"
 #include "core/mlx/items.h"
@@ -94,7 +95,7 @@ static const char *without_equal(struct work *w, const struct ck_layer *layer, u
 
     if (layer->row && layer->row->kind == CK_LAYER_RECURRENT)
         return "recurrent layers are not converted: MLX names, splits and adds their weights differently";
-    if (strcmp(leaf, "bias_k") == 0 || strcmp(leaf, "bias_v") == 0)
+    if (layer->in_proj != CK_NO_INDEX && (strcmp(leaf, "bias_k") == 0 || strcmp(leaf, "bias_v") == 0))
         return "MLX's MultiHeadAttention has no bias_k and bias_v";
     if (strstr(w->names[tensor], "parametrizations."))
         return "a parametrized weight: call torch.nn.utils.parametrize.remove_parametrizations() before saving";
@@ -249,13 +250,17 @@ static const char *const *conv_candidates(uint32_t rank) {
     return rank == 2 ? matrix_candidates : conv[CK_MIN(CK_MAX(rank, 3u), 5u) - 3];
 }
 
-static int ask(struct work *w, uint32_t tensor, struct ck_error *err) {
-    uint32_t rank = w->plan->model->tensors[tensor].view.rank;
-    const char *const *candidates = conv_candidates(rank);
+static int ask(struct work *w, const struct ck_layer *layer, uint32_t tensor, struct ck_error *err) {
+    const struct ck_view *view = &w->plan->model->tensors[tensor].view;
+    const char *const *candidates = conv_candidates(view->rank);
+    /* Without a bias no shape tells the groups of a transposed convolution, and one is not always right. */
+    bool groups = view->rank > 2 && layer->bias == CK_NO_INDEX && view->shape[0] != view->shape[1];
 
     return refuse(w, tensor, CK_E_AMBIGUOUS_LAYOUT, candidates,
-                  ck_arena_printf(&w->plan->arena, "may be the weight of a %s or of a %s, and their layouts differ",
-                                  candidates[0], candidates[1]),
+                  ck_arena_printf(&w->plan->arena,
+                                  "may be the weight of a %s or of a %s, and their layouts differ%s%s%s", candidates[0],
+                                  candidates[1], groups ? " (with N groups write " : "", groups ? candidates[1] : "",
+                                  groups ? "/N)" : ""),
                   err);
 }
 
@@ -328,7 +333,7 @@ static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
             if (strcmp(w->layout.leaves[tensor], attention_leaves[i].leaf) == 0)
                 return plan_attention(w, layer, tensor, i, err);
     if (is_weight && layer->undecided)
-        return ask(w, tensor, err);
+        return ask(w, layer, tensor, err);
     if (is_weight && layer->row) {
         if (layer->evidence.kind == CK_EVIDENCE_ASSUMED && w->never_assume)
             return refuse(w, tensor, CK_E_ASSUMPTION_REFUSED, conv_candidates(t->view.rank),
@@ -397,6 +402,27 @@ static int move_aliases(struct work *w, const char *const *mapped, struct ck_err
 }
 
 /* ---- the whole ---- */
+
+/* Splitting attention and quantizing make names of their own: X.scales may exist already. */
+static int check_distinct(const struct ck_plan *plan, struct ck_error *err) {
+    _cleanup_(ck_strmap_release) struct ck_strmap seen = {0};
+
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        for (uint32_t k = 0; k < plan->items[i].n_out; k++) {
+            const char *name = plan->items[i].out[k].name;
+            uint32_t *first = ck_strmap_slot(&seen, name, i * 3 + k);
+
+            if (!first)
+                return no_memory(err);
+            if (*first != i * 3 + k)
+                return ck_error_set(err, CK_E_NAME_CLASH, name,
+                                    "'%.200s' and '%.200s' would both give a tensor named '%.200s'",
+                                    plan->model->tensors[plan->items[*first / 3].source].name,
+                                    plan->model->tensors[plan->items[i].source].name, name);
+        }
+    }
+    return 0;
+}
 
 /* The out tensors were named with clean names; now they get the names that MLX can hold. */
 static int rename_items(struct work *w, const char *const *mapped, struct ck_error *err) {
@@ -496,6 +522,9 @@ int ck_mlx_plan(struct ck_plan *plan, const struct ck_spec *spec, struct ck_erro
     if (r < 0)
         return r;
     r = move_aliases(&w, mapped, err);
+    if (r < 0)
+        return r;
+    r = check_distinct(plan, err);
     if (r < 0)
         return r;
     r = add_metadata(&w, err);

@@ -493,6 +493,103 @@ static void a_file_sorted_by_name_gives_no_neighbours_by_order(void **state) {
     expect(reversed, 3);
 }
 
+/* From an attack on the evidence: each of these was converted wrongly without a word. */
+static void a_norm_word_in_the_name_of_a_convolution_makes_it_no_norm(void **state) {
+    const struct tensor tensors[] = {{"conv_bn.0.weight", {32, 16, 3, 3}, "conv2d", "derived"},
+                                     {"conv_bn.1.weight", {32}, NULL, NULL},
+                                     {"conv_bn.1.bias", {32}, NULL, NULL},
+                                     {"pred_normal_conv.weight", {3, 16, 3, 3}, "conv2d", "assumed"},
+                                     {0}};
+
+    (void)state;
+    expect(tensors, 1);
+}
+
+static void a_family_of_both_kinds_decides_and_assumes_nothing(void **state) {
+    const struct tensor tensors[] = {{"conv1.weight", {16, 1, 3, 3}, NULL, NULL},
+                                     {"conv1.bias", {16}, NULL, NULL},
+                                     {"conv2.weight", {16, 16, 3, 3}, NULL, NULL},
+                                     {"conv2.bias", {16}, NULL, NULL},
+                                     {"conv3.weight", {16, 16, 2, 2}, NULL, NULL},
+                                     {"conv3.bias", {16}, NULL, NULL},
+                                     {"conv4.weight", {16, 1, 2, 2}, NULL, NULL},
+                                     {"conv4.bias", {1}, NULL, NULL},
+                                     {0}};
+
+    (void)state;
+    refused(tensors, NULL, CK_E_AMBIGUOUS_LAYOUT, 2);
+}
+
+static void parallel_convolutions_are_no_transposed_ones(void **state) {
+    const struct tensor attention[] = {{"attn.to_q.weight", {128, 64, 1, 1}, "conv2d", "assumed"},
+                                       {"attn.to_kv.weight", {256, 64, 1, 1}, "conv2d", "assumed"},
+                                       {0}};
+    const struct tensor pyramid[] = {{"lateral_convs.0.weight", {32, 64, 3, 3}, "conv2d", "assumed"},
+                                     {"lateral_convs.1.weight", {32, 128, 3, 3}, "conv2d", "assumed"},
+                                     {0}};
+    const struct tensor shortcut[] = {{"l2.0.shortcut.weight", {32, 16, 1, 1}, "conv2d", NULL},
+                                      {"l2.0.bn1.weight", {16}, NULL, NULL},
+                                      {"l2.0.bn1.bias", {16}, NULL, NULL},
+                                      {"l2.0.conv1.weight", {32, 16, 3, 3}, "conv2d", NULL},
+                                      {"l2.0.bn2.weight", {32}, NULL, NULL},
+                                      {"l2.0.bn2.bias", {32}, NULL, NULL},
+                                      {0}};
+    struct outcome o;
+
+    (void)state;
+    expect(attention, 2);
+    expect(pyramid, 2);
+    plan_of(&o, shortcut, NULL, NULL);
+    assert_int_equal(o.status, 0);
+    assert_string_equal(item_of(&o.plan, "l2.0.shortcut.weight")->rule, "conv2d");
+    drop(&o);
+}
+
+static void the_norm_of_the_next_block_decides_nothing_alone(void **state) {
+    const struct tensor tensors[] = {
+        {"net.2.weight", {64, 32, 2, 2}, NULL, NULL}, {"net.3.bn.weight", {64}, NULL, NULL},
+        {"net.3.bn.bias", {64}, NULL, NULL},          {"net.3.conv.weight", {32, 64, 3, 3}, NULL, NULL},
+        {"net.3.conv.bias", {32}, NULL, NULL},        {0}};
+    struct outcome o;
+
+    (void)state;
+    plan_of(&o, tensors, NULL, NULL);
+    if (o.status == 0)
+        assert_string_equal(ck_evidence_kind_name(item_of(&o.plan, "net.2.weight")->evidence.kind), "assumed");
+    drop(&o);
+}
+
+static void what_is_open_in_a_file_of_ordinary_convolutions_is_one(void **state) {
+    const struct tensor tensors[] = {{"backbone.body.conv1.weight", {64, 3, 7, 7}, "conv2d", "derived"},
+                                     {"backbone.body.conv1.bias", {64}, NULL, NULL},
+                                     {"backbone.fpn.layer_blocks.0.0.weight", {256, 256, 3, 3}, "conv2d", "assumed"},
+                                     {"backbone.fpn.layer_blocks.0.0.bias", {256}, NULL, NULL},
+                                     {0}};
+
+    (void)state;
+    expect(tensors, 1);
+}
+
+static void names_made_by_quantization_and_attention_may_not_clash(void **state) {
+    const struct tensor quantized[] = {{"a.weight", {4, 64}, NULL, NULL}, {"a.scales", {4}, NULL, NULL}, {0}};
+    const struct tensor split[] = {
+        {"a.in_proj_weight", {24, 8}, NULL, NULL}, {"a.query_proj.weight", {8, 8}, NULL, NULL}, {0}};
+    struct outcome o;
+
+    (void)state;
+    plan_of(&o, quantized, "q4", NULL);
+    assert_int_equal(o.status, CK_E_NAME_CLASH);
+    drop(&o);
+    refused(split, NULL, CK_E_NAME_CLASH, 0);
+}
+
+static void bias_k_of_another_attention_is_a_parameter(void **state) {
+    const struct tensor tensors[] = {{"self_attn.bias_v", {8, 128}, "identity", "derived"}, {0}};
+
+    (void)state;
+    expect(tensors, 0);
+}
+
 static void groups_that_no_bias_tells_come_from_the_option(void **state) {
     const struct tensor tensors[] = {{"t.weight", {8, 6, 3}, NULL, NULL}, {0}};
     struct outcome o;
@@ -596,6 +693,13 @@ int main(void) {
         cmocka_unit_test(attention_is_split_into_named_projections),
         cmocka_unit_test(grouped_transposed_convolution_is_read_group_by_group),
         cmocka_unit_test(a_file_sorted_by_name_gives_no_neighbours_by_order),
+        cmocka_unit_test(a_norm_word_in_the_name_of_a_convolution_makes_it_no_norm),
+        cmocka_unit_test(a_family_of_both_kinds_decides_and_assumes_nothing),
+        cmocka_unit_test(parallel_convolutions_are_no_transposed_ones),
+        cmocka_unit_test(the_norm_of_the_next_block_decides_nothing_alone),
+        cmocka_unit_test(what_is_open_in_a_file_of_ordinary_convolutions_is_one),
+        cmocka_unit_test(names_made_by_quantization_and_attention_may_not_clash),
+        cmocka_unit_test(bias_k_of_another_attention_is_a_parameter),
         cmocka_unit_test(groups_that_no_bias_tells_come_from_the_option),
         cmocka_unit_test(tied_weights_are_written_once),
         cmocka_unit_test(only_matrices_of_linear_and_embedding_are_quantized),
