@@ -204,6 +204,12 @@ int ck_body_head_parse(const struct ck_body_head *head, uint64_t max_upload, str
     if (head->content_length && head->transfer_encoding)
         return ck_error_set(err, CK_E_BAD_REQUEST, "Content-Length",
                             "a request has either Content-Length or Transfer-Encoding");
+    if (head->transfer_encoding && strcasecmp(head->transfer_encoding, "chunked") != 0)
+        return ck_error_set(err, CK_E_BAD_REQUEST, "Transfer-Encoding",
+                            "chunked is the one Transfer-Encoding that is read");
+    if (head->content_range)
+        return ck_error_set(err, CK_E_BAD_REQUEST, "Content-Range",
+                            "a part of a file cannot be converted: send the whole");
     if (head->content_encoding && strcasecmp(head->content_encoding, "identity") != 0)
         return ck_error_set(err, CK_E_BAD_REQUEST, "Content-Encoding",
                             "send the file as it is, without Content-Encoding");

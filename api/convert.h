@@ -28,7 +28,7 @@ int ck_convert_parse(const char *path, const char *query, struct ck_convert *ret
 
 /* What the request head says about the body. Each may be NULL. */
 struct ck_body_head {
-    const char *content_length, *transfer_encoding, *content_type, *content_encoding;
+    const char *content_length, *transfer_encoding, *content_type, *content_encoding, *content_range;
     const char *repr_digest, *content_digest;
 };
 

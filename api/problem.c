@@ -41,9 +41,9 @@ void ck_problem_reply(const struct ck_error *err, const char *request_id, bool d
     ck_reply_header(ret_reply, "Cache-Control", "no-store");
     if (download)
         ck_reply_header(ret_reply, "Content-Disposition", "attachment; filename=\"ckptd-error.json\"");
-    if (err->code == CK_E_QUEUE_FULL)
+    if (row->http == 429)
         ck_reply_header(ret_reply, "Retry-After", "%d", CK_RETRY_QUEUE_FULL);
-    if (err->code == CK_E_DRAINING)
+    if (row->http == 503)
         ck_reply_header(ret_reply, "Retry-After", "%d", CK_RETRY_DRAINING);
     write_document(err, request_id, ret_reply);
 }

@@ -1,6 +1,7 @@
 /* server/cmd_convert.c: `ckptd convert IN OUT`: the core without a server.
  *
  * The result grows in a folder beside OUT and is renamed at the end, so OUT is complete or absent. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -73,23 +74,49 @@ static bool ends_with(const char *text, const char *end) {
     return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-/* OUT must not exist, or be an empty folder: rename() replaces no other, and nothing of the user's is ever overwritten.
- */
+/* True if the folder holds nothing but the report of a refusal, which an answer to its question may replace. */
+static bool is_refused_result(const char *out) {
+    static const char begin[] = "{\"status\":\"refused\"";
+    char path[4300], text[sizeof(begin)] = "";
+    _cleanup_(ck_closep) int fd = -1;
+    bool alone = true;
+    struct dirent *entry;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "%s/report.json", out);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || read(fd, text, sizeof(begin) - 1) != (ssize_t)sizeof(begin) - 1 || strcmp(text, begin) != 0)
+        return false;
+    dir = opendir(out);
+    if (!dir)
+        return false;
+    while ((entry = readdir(dir)) != NULL)
+        alone = alone && (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                          strcmp(entry->d_name, "report.json") == 0);
+    closedir(dir);
+    return alone && unlink(path) == 0;
+}
+
+/* OUT must not exist, or be an empty folder, or hold a refusal: nothing else of the user's is ever overwritten. */
 static int folder_open(struct folder *folder, const char *out, const struct ck_spec *spec, struct ck_error *err) {
     struct stat st;
     size_t n = strlen(out);
 
     folder->out = out;
     folder->bare = strcmp(spec->target, "safetensors") == 0 && ends_with(out, ".safetensors");
-    if (stat(out, &st) == 0 && (!S_ISDIR(st.st_mode) || rmdir(out) < 0))
-        return ck_error_set(err, CK_E_BAD_REQUEST, out, "%s exists already; nothing is overwritten", out);
+    if (stat(out, &st) == 0 &&
+        (!S_ISDIR(st.st_mode) || (rmdir(out) < 0 && !(is_refused_result(out) && rmdir(out) == 0)))) {
+        ck_error_set(err, CK_E_BAD_REQUEST, out, "%s exists already; nothing is overwritten", out);
+        ck_error_set_hint(err, "remove it, or name another output");
+        return CK_E_BAD_REQUEST;
+    }
     while (n > 1 && out[n - 1] == '/')
         n--;
     if (n + 32 > sizeof(folder->partial))
         return ck_error_set(err, CK_E_BAD_REQUEST, out, "the name of the output is too long");
     snprintf(folder->partial, sizeof(folder->partial), "%.*s.partial-%d", (int)n, out, (int)getpid());
     if (mkdir(folder->partial, 0755) < 0) {
-        int r = ck_error_set_errno(err, errno, folder->partial, "make the folder");
+        int r = ck_error_set_errno(err, errno, out, "make the output folder");
 
         folder->partial[0] = 0;
         return r;
@@ -281,15 +308,16 @@ static unsigned processors(void) {
 static int run(const struct arguments *arguments, const struct ck_spec *spec, struct folder *folder,
                struct ck_job_result *ret_result, struct ck_error *err) {
     _cleanup_(ck_pool_freep) struct ck_pool *pool = NULL;
-    _cleanup_(ck_closep) int fd = open(arguments->in, O_RDONLY | O_CLOEXEC);
+    _cleanup_(ck_closep) int fd = -1;
     struct terminal terminal = {.live = !arguments->quiet && isatty(STDERR_FILENO)};
     struct ck_progress progress = {.report = terminal.live ? paint : NULL, .cancelled = cancelled, .ctx = &terminal};
     struct ck_job_sink sink = {folder_create_file, folder};
-    struct ck_job_input input = {"model", arguments->in, fd};
+    struct ck_job_input input = {"model", arguments->in, -1};
     unsigned threads = arguments->threads > 0 ? arguments->threads : processors();
     char count[16];
     int r;
 
+    input.fd = fd = open(arguments->in, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return ck_error_set_errno(err, errno, arguments->in, "open the checkpoint");
     snprintf(count, sizeof(count), "%u", threads);
@@ -327,6 +355,7 @@ int ck_cmd_convert(int argc, char **argv) {
     }
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN); /* a reader of our output that leaves must not leave half a folder behind */
     r = run(&arguments, &spec, &folder, &result, &err);
     /* A refusal leaves a folder with report.json alone. */
     if (result.n_files > 0 && !(r < 0 && folder.bare)) {

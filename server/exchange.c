@@ -183,6 +183,7 @@ static int check_conversion(struct ck_exchange *exchange) {
         .transfer_encoding = header(exchange, "Transfer-Encoding"),
         .content_type = header(exchange, "Content-Type"),
         .content_encoding = header(exchange, "Content-Encoding"),
+        .content_range = header(exchange, "Content-Range"),
         .repr_digest = header(exchange, "Repr-Digest"),
         .content_digest = header(exchange, "Content-Digest"),
     };
@@ -224,10 +225,42 @@ static int begin_upload(struct ck_exchange *exchange) {
     return 0;
 }
 
+struct repeated {
+    const char *name; /* the header that is given twice, or NULL */
+    unsigned hosts, lengths, encodings;
+};
+
+static enum MHD_Result count_header(void *ctx, _unused_ enum MHD_ValueKind kind, const char *name,
+                                    _unused_ const char *value) {
+    struct repeated *repeated = ctx;
+    unsigned *count = strcasecmp(name, "Host") == 0                ? &repeated->hosts
+                      : strcasecmp(name, "Content-Length") == 0    ? &repeated->lengths
+                      : strcasecmp(name, "Transfer-Encoding") == 0 ? &repeated->encodings
+                                                                   : NULL;
+
+    if (count && ++*count > 1)
+        repeated->name = name;
+    return MHD_YES;
+}
+
+/* A proxy may go by the other one of two: that is how requests are smuggled. */
+static int check_repeated(struct ck_exchange *exchange) {
+    struct repeated repeated = {0};
+
+    MHD_get_connection_values(exchange->connection, MHD_HEADER_KIND, count_header, &repeated);
+    if (repeated.name)
+        return ck_error_set(&exchange->err, CK_E_BAD_REQUEST, repeated.name, "the header %s is given twice",
+                            repeated.name);
+    return 0;
+}
+
 static int check_head(struct ck_exchange *exchange) {
     const struct ck_listen *listen = &exchange->daemon->listen;
     int r;
 
+    r = check_repeated(exchange);
+    if (r < 0)
+        return r;
     r = ck_guard_check(header(exchange, "Host"), header(exchange, "Origin"), listen->host, listen->loopback,
                        &exchange->err);
     if (r == 0)

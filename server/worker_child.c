@@ -49,9 +49,8 @@ static int judge_signal(const struct ck_child *child, struct ck_error *err) {
                             "the worker process used its %llu s of processor time (--worker-cpu)",
                             (unsigned long long)child->settings->worker_cpu);
     case SIGKILL:
-        return ck_error_set(err, CK_E_WORKER_OOM, NULL,
-                            "the worker process was killed from outside, probably because the machine or the container "
-                            "ran out of memory");
+        return ck_error_set(err, CK_E_WORKER_KILLED, NULL,
+                            "the worker process was killed by a signal that the daemon did not send");
     case SIGSYS:
         return ck_error_set(
             err, CK_E_WORKER_CRASHED, NULL,

@@ -52,6 +52,7 @@
     X(WORKER_CRASHED,             worker,   422, false, "the worker process that read this file crashed",  "please report the file; nothing else was harmed") \
     X(WORKER_OOM,                 worker,   422, false, "the worker process ran out of its memory",        "raise --worker-memory")                          \
     X(WORKER_TIMEOUT,             worker,   422, false, "the worker process took too long",                "raise --worker-silence or --worker-cpu")         \
+    X(WORKER_KILLED,              worker,   503, true,  "the worker process was killed from outside",      "try again; if it happens again, the machine or the container may be short of memory") \
     X(CANCELLED,                  worker,   499, true,  "the job was cancelled",                           "start it again")                                 \
     X(QUEUE_FULL,                 busy,     429, true,  "too many jobs are waiting",                       "try again after the time in Retry-After, or raise --queue") \
     X(DRAINING,                   busy,     503, true,  "the daemon is shutting down",                     "try again after the time in Retry-After")        \

@@ -59,7 +59,11 @@ static int read_model(struct run *run, const struct ck_job_input *input, struct 
     r = ck_source_from_fd(input->fd, &source, err);
     if (r < 0)
         return r;
-    return ck_model_open(&source, run->limits, &options, &run->model, err);
+    r = ck_model_open(&source, run->limits, &options, &run->model, err);
+    if (r == CK_E_NO_TENSORS && run->model && ck_findings_count(&run->model->findings, CK_FINDING_DANGEROUS) > 0)
+        ck_error_set_hint(err, "do not load this file: its pickle names what runs code or reaches the system (see "
+                               "findings in report.json)");
+    return r;
 }
 
 /* A view may repeat its elements without end; what it comes to must stay near what was sent. */

@@ -5,6 +5,8 @@
 
 #include "core/base/strmap.h"
 
+#define TRIES_MAX 100 /* siblings that would get one name */
+
 static int no_memory(struct ck_error *err) {
     return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "the names of the model need too much memory");
 }
@@ -73,6 +75,14 @@ static int check_distinct(const struct ck_plan *plan, const char *const *names, 
     return 0;
 }
 
+static unsigned components_of(const char *name) {
+    unsigned n = 1;
+
+    for (; (name = strchr(name, '.')) != NULL; name++)
+        n++;
+    return n;
+}
+
 int ck_names_strip(struct ck_plan *plan, const char ***ret_names, struct ck_error *err) {
     const struct ck_model *model = plan->model;
     const char **names = ck_arena_alloc_array(&plan->arena, model->n_tensors, sizeof(*names));
@@ -83,6 +93,9 @@ int ck_names_strip(struct ck_plan *plan, const char ***ret_names, struct ck_erro
     for (uint32_t i = 0; i < model->n_tensors; i++) {
         char *copy = NULL;
 
+        if (components_of(model->tensors[i].name) > CK_NAME_DEPTH)
+            return ck_error_set(err, CK_E_TENSOR_LIMIT, NULL, "the name of tensor %u has more than %d components", i,
+                                CK_NAME_DEPTH);
         if (strlen(model->tensors[i].name) > CK_NAME_MAX)
             return ck_error_set(err, CK_E_TENSOR_LIMIT, NULL, "tensor %u has a name longer than %d bytes", i,
                                 CK_NAME_MAX);
@@ -216,32 +229,33 @@ static void mapper_release(struct mapper *m) {
     ck_strmap_release(&m->components);
 }
 
-/* A component that MLX can hold and that no sibling has. prefix: the clean path up to and including the component. */
-static const char *fit_component(struct mapper *m, const char *prefix, const char *component, bool dict_key) {
-    struct ck_arena *arena = &m->plan->arena;
+/* A component that MLX can hold and that no sibling has; the component itself if it may stay. prefix: the clean path up
+ * to and including the component. */
+static int fit_component(struct mapper *m, const char *prefix, const char *component, bool dict_key,
+                         const char **ret_text, struct ck_error *err) {
     int parent = (int)(component - prefix); /* length of "a.b." */
     size_t n = strlen(component), underscores = strspn(component, "_");
+    char path[CK_NAME_MAX + TRIES_MAX + 16];
+    bool key = dict_key && is_integer(component, n);
     uint32_t unused;
-    char *text;
+    char *taken;
 
-    if (dict_key && is_integer(component, n))
-        text = ck_arena_printf(arena, "k%s", component);
-    else if (underscores > 0)
-        text = ck_arena_printf(arena, "%s_", component + underscores);
-    else if (is_reserved(component, n))
-        text = ck_arena_printf(arena, "%s_", component);
-    else
-        return component;
-    while (text) {
-        char *path = ck_arena_printf(arena, "%.*s%s", parent, prefix, text);
-
-        if (!path)
-            return NULL;
-        if (!ck_strmap_get(&m->clean, path, &unused) && !ck_strmap_get(&m->fitted, path, &unused))
-            return ck_strmap_set(&m->fitted, path, 1) ? text : NULL;
-        text = ck_arena_printf(arena, "%s_", text);
+    *ret_text = component;
+    if (!key && underscores == 0 && !is_reserved(component, n))
+        return 0;
+    snprintf(path, sizeof(path), key ? "%.*sk%s" : "%.*s%s_", parent, prefix,
+             key ? component : component + underscores);
+    for (int tries = 0; ck_strmap_get(&m->clean, path, &unused) || ck_strmap_get(&m->fitted, path, &unused); tries++) {
+        if (tries == TRIES_MAX)
+            return ck_error_set(err, CK_E_NAME_CLASH, prefix, "more than %d names would become '%.200s'", TRIES_MAX,
+                                path);
+        strncat(path, "_", sizeof(path) - strlen(path) - 1);
     }
-    return NULL;
+    taken = ck_arena_strdup(&m->plan->arena, path);
+    if (!taken || !ck_strmap_set(&m->fitted, taken, 1))
+        return no_memory(err);
+    *ret_text = taken + parent;
+    return 0;
 }
 
 static bool remember_component(struct mapper *m, const char *prefix, const char *text) {
@@ -280,8 +294,9 @@ static bool collect_prefixes(struct mapper *m, const char *name) {
     }
 }
 
-static const char *map_name(struct mapper *m, const char *root, const char *name) {
-    char prefix[CK_NAME_MAX + 1], mapped[2 * CK_NAME_MAX + 16];
+static int map_name(struct mapper *m, const char *root, const char *name, const char **ret_mapped,
+                    struct ck_error *err) {
+    char prefix[CK_NAME_MAX + 1], mapped[2 * CK_NAME_MAX + CK_NAME_DEPTH * TRIES_MAX];
     size_t used = (size_t)snprintf(mapped, sizeof(mapped), "%s", root);
 
     for (const char *start = name;;) {
@@ -293,47 +308,45 @@ static const char *map_name(struct mapper *m, const char *root, const char *name
             text = m->texts[index];
         } else {
             char *copy = ck_arena_strdup(&m->plan->arena, prefix);
-            bool dict_key;
+            int r;
 
             if (!copy)
-                return NULL;
+                return no_memory(err);
             prefix[start > name ? start - name - 1 : 0] = 0; /* now the parent's path */
-            dict_key = ck_strmap_get(&m->dicts, prefix, &unused);
-            text = fit_component(m, copy, copy + (start - name), dict_key);
-            if (!text || !remember_component(m, copy, text))
-                return NULL;
+            r = fit_component(m, copy, copy + (start - name), ck_strmap_get(&m->dicts, prefix, &unused), &text, err);
+            if (r < 0)
+                return r;
+            if (!remember_component(m, copy, text))
+                return no_memory(err);
         }
         used += (size_t)snprintf(mapped + used, sizeof(mapped) - used, "%s%s", start > name ? "." : "", text);
-        if (used >= sizeof(mapped))
-            return NULL;
         if (!*end)
             break;
         start = end + 1;
     }
-    return strcmp(mapped, name) == 0 ? name : ck_arena_strdup(&m->plan->arena, mapped);
+    *ret_mapped = strcmp(mapped, name) == 0 ? name : ck_arena_strdup(&m->plan->arena, mapped);
+    return *ret_mapped ? 0 : no_memory(err);
 }
 
 /* A ModuleDict keeps its keys as text; MLX would read a level of integer keys as a list. A ModuleList is one. */
 static bool find_integer_dicts(struct mapper *m) {
     const struct ck_model *model = m->plan->model;
+    enum { NO_CHILD, INTEGERS, OTHERS };
+    uint8_t *children = ck_arena_alloc_array(&m->plan->arena, model->n_modules, sizeof(*children));
 
+    if (!children)
+        return false;
     for (uint32_t i = 0; i < model->n_modules; i++) {
-        bool all = true, any = false;
+        const char *path = model->modules[i].path, *dot = strrchr(path, '.'), *own = dot ? dot + 1 : path;
+        uint32_t parent = model->modules[i].parent;
 
-        if (strcmp(model->modules[i].class_, "torch.nn.modules.container.ModuleDict") != 0)
-            continue;
-        for (uint32_t k = i + 1; k < model->n_modules; k++) {
-            const char *path = model->modules[k].path, *dot = strrchr(path, '.');
-            const char *last = dot ? dot + 1 : path;
-
-            if (model->modules[k].parent != i)
-                continue;
-            any = true;
-            all = all && is_integer(last, strlen(last));
-        }
-        if (any && all && !ck_strmap_set(&m->dicts, model->modules[i].path, 1))
-            return false;
+        if (parent != CK_NO_INDEX && children[parent] != OTHERS)
+            children[parent] = is_integer(own, strlen(own)) ? INTEGERS : OTHERS;
     }
+    for (uint32_t i = 0; i < model->n_modules; i++)
+        if (children[i] == INTEGERS && strcmp(model->modules[i].class_, "torch.nn.modules.container.ModuleDict") == 0 &&
+            !ck_strmap_set(&m->dicts, model->modules[i].path, 1))
+            return false;
     return true;
 }
 
@@ -360,9 +373,10 @@ int ck_names_map(struct ck_plan *plan, const char *const *names, uint32_t n, con
         if (!collect_prefixes(&m, names[i]))
             return no_memory(err);
     for (uint32_t i = 0; i < n; i++) {
-        mapped[i] = map_name(&m, root, names[i]);
-        if (!mapped[i])
-            return no_memory(err);
+        int r = map_name(&m, root, names[i], &mapped[i], err);
+
+        if (r < 0)
+            return r;
         if (mapped[i] != names[i] && !note_rename(plan, names[i], mapped[i], "mlx_name"))
             return no_memory(err);
     }

@@ -104,6 +104,22 @@ class RequestTest(DaemonTest):
                      b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
         self.assertEqual(400, read_answer(sock)[0])
 
+    def test_heads_that_can_be_read_in_two_ways_are_refused(self):
+        heads = {
+            b"Content-Length: 3\r\nContent-Length: 5\r\n": b"Content-Length",
+            b"Host: evil.example\r\nContent-Length: 3\r\n": b"Host",
+            b"Transfer-Encoding: gzip, chunked\r\n": b"Transfer-Encoding",
+            b"Content-Length: 3\r\nContent-Range: bytes 0-2/9\r\n": b"Content-Range",
+        }
+        for head, name in heads.items():
+            with self.subTest(name):
+                sock = self.daemon.socket()
+                self.addCleanup(sock.close)
+                sock.sendall(b"PUT /v1/convert/mlx/m.pt HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\nabc")
+                answer = sock.recv(65536)
+                self.assertIn(b" 400 ", answer.split(b"\r\n")[0])
+                self.assertIn(name, answer)
+
 
 class DocumentTest(DaemonTest):
     def refused(self, status, code, body):

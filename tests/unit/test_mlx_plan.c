@@ -6,6 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "core/mlx/names.h"
 #include "core/mlx/plan.h"
 
 #define TENSORS_MAX 40
@@ -405,6 +406,45 @@ static void names_that_mlx_cannot_hold_are_mapped_without_clashes(void **state) 
     expect_names(tensors, names);
 }
 
+/* "x.x.x": components of one letter. */
+static int plan_deep_name(unsigned components) {
+    char name[2 * CK_NAME_DEPTH + 8];
+    const struct tensor tensors[] = {{name, {2}, NULL, NULL}, {0}};
+    struct outcome o;
+    int status;
+
+    for (unsigned i = 0; i < components; i++)
+        memcpy(name + 2 * i, "x.", 2);
+    name[2 * components - 1] = 0;
+    plan_of(&o, tensors, NULL, NULL);
+    status = o.status;
+    drop(&o);
+    return status;
+}
+
+static void names_are_bounded_in_components_and_clashes(void **state) {
+    static char names[110][128];
+    struct tensor tensors[112] = {0};
+    struct outcome o;
+
+    (void)state;
+    assert_int_equal(plan_deep_name(CK_NAME_DEPTH), 0);
+    assert_int_equal(plan_deep_name(CK_NAME_DEPTH + 1), CK_E_TENSOR_LIMIT);
+    /* Each of them would become a_, a__, a___ ... */
+    for (size_t i = 0; i < 110; i++) {
+        memset(names[i], '_', i + 1);
+        names[i][i + 1] = 'a';
+        tensors[i] = (struct tensor){names[i], {2}, NULL, NULL};
+    }
+    plan_of(&o, tensors, NULL, NULL);
+    assert_int_equal(o.status, CK_E_NAME_CLASH);
+    drop(&o);
+    tensors[100].name = NULL;
+    plan_of(&o, tensors, NULL, NULL);
+    assert_int_equal(o.status, 0);
+    drop(&o);
+}
+
 static void a_bare_sequential_goes_under_layers(void **state) {
     const struct tensor tensors[] = {{"0.weight", {2, 3}, NULL, NULL}, {"10.bias", {2}, NULL, NULL}, {0}};
     const char *const names[] = {"layers.0.weight", "layers.10.bias", NULL};
@@ -688,6 +728,7 @@ int main(void) {
         cmocka_unit_test(options_that_fit_nothing_or_contradict_a_shape_are_errors),
         cmocka_unit_test(layers_without_an_equal_are_refused_by_name),
         cmocka_unit_test(names_that_mlx_cannot_hold_are_mapped_without_clashes),
+        cmocka_unit_test(names_are_bounded_in_components_and_clashes),
         cmocka_unit_test(a_bare_sequential_goes_under_layers),
         cmocka_unit_test(wrapper_prefixes_are_stripped),
         cmocka_unit_test(attention_is_split_into_named_projections),
