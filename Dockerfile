@@ -4,7 +4,7 @@ WORKDIR /src
 COPY scripts/deps.sh scripts/deps.sh
 RUN apt-get update -qq && scripts/deps.sh
 COPY . .
-RUN make all && make install DESTDIR=/out PREFIX=/usr
+RUN make -j"$(nproc)" all && make install DESTDIR=/out PREFIX=/usr
 
 FROM debian:12-slim
 RUN apt-get update -qq \

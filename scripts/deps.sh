@@ -11,15 +11,19 @@ if [ -z "$missing" ]; then
     [ "${1:-}" = --if-missing ] || echo "all packages are installed"
     exit 0
 fi
-echo "installing:$missing"
+echo "installing (this takes a minute or two):$missing"
 sudo=""
 if [ "$(id -u)" != 0 ]; then
     sudo=sudo
     command -v sudo >/dev/null || { echo "run this as root: apt-get install$missing" >&2; exit 1; }
 fi
 export DEBIAN_FRONTEND=noninteractive
-# shellcheck disable=SC2086
-$sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null || {
-    $sudo apt-get update -qq
+# An image of Debian starts without package lists; lists that are too old name files that are gone.
+install() {
+    # shellcheck disable=SC2086
     $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
+}
+install 2>/dev/null || {
+    $sudo apt-get update -qq
+    install
 }

@@ -2,9 +2,20 @@
 # Formatting, static analysis and the layer rules. Installs clang-format and cppcheck when they are missing.
 set -eu
 cd "$(dirname "$0")/.."
+missing=""
 for tool in clang-format cppcheck; do
-    command -v $tool >/dev/null || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $tool >/dev/null
+    command -v $tool >/dev/null || missing="$missing $tool"
 done
+if [ -n "$missing" ]; then
+    sudo=""
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    # shellcheck disable=SC2086
+    $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null 2>&1 || {
+        $sudo apt-get update -qq
+        # shellcheck disable=SC2086
+        $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
+    }
+fi
 scripts/check_layers.sh
 # Headers are laid out by hand: their tables and aligned comments are the manual.
 # shellcheck disable=SC2046

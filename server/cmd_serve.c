@@ -81,6 +81,19 @@ static void announce(const struct ck_daemon *daemon) {
     ck_data_dir_set_port(&daemon->data, daemon->listen.port);
 }
 
+/* The general hints of the error table are for clients; here stands somebody who starts a daemon. */
+static void print_error(const struct ck_error *err) {
+    bool place = err->where[0] && !strstr(err->message, err->where);
+
+    fprintf(stderr, "ckptd serve: %s%s%s%s", err->message, place ? " (" : "", place ? err->where : "",
+            place ? ")" : "");
+    if (err->hint[0])
+        fprintf(stderr, "; %s", err->hint);
+    else if (err->code == CK_E_BAD_OPTION)
+        fprintf(stderr, "; ckptd serve --help lists the settings");
+    fprintf(stderr, "\n");
+}
+
 int ck_cmd_serve(int argc, char **argv) {
     struct ck_daemon daemon = {.listen.fd = -1, .data.lock = -1};
     struct ck_events events = {0};
@@ -90,7 +103,7 @@ int ck_cmd_serve(int argc, char **argv) {
 
     r = ck_settings_read(argc, argv, &daemon.settings, &help, &err);
     if (r < 0) {
-        fprintf(stderr, "ckptd serve: %s; %s\n", err.message, ck_error_hint(&err));
+        print_error(&err);
         return CK_EXIT_USAGE;
     }
     if (help) {
@@ -107,7 +120,7 @@ int ck_cmd_serve(int argc, char **argv) {
         announce(&daemon);
         ck_events_run(&events);
     } else {
-        fprintf(stderr, "ckptd serve: %s; %s\n", err.message, ck_error_hint(&err));
+        print_error(&err);
     }
     close_parts(&daemon, &events);
     pthread_mutex_destroy(&daemon.suspend_lock);

@@ -35,7 +35,7 @@ static void fault_eat(struct ck_error *err) {
     const size_t step = (size_t)1 << 20;
 
     for (size_t eaten = 0;; eaten += step) {
-        char *block = malloc(step);
+        char *volatile block = malloc(step); /* volatile: clang leaves out memory that nobody reads */
 
         if (!block) {
             ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory after %zu MiB", eaten >> 20);

@@ -1,4 +1,4 @@
-/* Golden files of MLX for the unit tests: found by CKPTD_SHARED or in ../shared. The parser trusts them. */
+/* Golden files of MLX for the unit tests: tests/golden, found from the root of the project. The parser trusts them. */
 #ifndef TESTS_UNIT_GOLDEN_H
 #define TESTS_UNIT_GOLDEN_H
 
@@ -22,17 +22,16 @@ static inline void golden_close(struct golden *golden) {
 
 /* False, and a line that says so, if the file is not there. */
 static inline bool golden_open(const char *name, struct golden *golden) {
-    const char *shared = getenv("CKPTD_SHARED");
     char path[4096];
     uint64_t length = 0;
     long size;
     FILE *file;
 
     *golden = (struct golden){0};
-    snprintf(path, sizeof(path), "%s/golden/%s", shared && shared[0] ? shared : "../shared", name);
+    snprintf(path, sizeof(path), "tests/golden/%s", name);
     file = fopen(path, "rb");
     if (!file) {
-        printf("skipped: no %s (set CKPTD_SHARED)\n", path);
+        printf("skipped: no %s (run the tests from the root of the project)\n", path);
         return false;
     }
     fseek(file, 0, SEEK_END);
