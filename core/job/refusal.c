@@ -107,8 +107,8 @@ int ck_refusal(const struct ck_plan *plan, const char *const *names, struct ck_e
                      names[first->source], shape, first->message);
     if (first->candidates) {
         layer_path(names[first->source], path, sizeof(path));
-        ck_error_set_hint(err, "say which it is: layers=%s:%s or layers=%s:%s", path, first->candidates[0], path,
-                          first->candidates[1]);
+        ck_error_set_hint(err, "say which it is: layers=%s:%s or layers=%s:%s%s", path, first->candidates[0], path,
+                          first->candidates[1], strstr(first->message, "/N)") ? "/N" : "");
     }
     write_details(plan, code, names, err);
     return code;

@@ -59,7 +59,8 @@ static int decide_by_file(struct ck_evidence_work *w, struct ck_error *err) {
         uint32_t rank = ck_evidence_is_open(layer) ? ck_evidence_weight(w, layer)->rank : 0;
         int r;
 
-        if (rank < 3 || rank > 5 || !example[rank] || !ck_layer_readings(w->plan, layer).ordinary)
+        if (rank < 3 || rank > 5 || !example[rank] || ck_kernel_has_even(ck_evidence_weight(w, layer)) ||
+            !ck_layer_readings(w->plan, layer).ordinary)
             continue;
         r = ck_evidence_set(layer, ck_layer_conv(rank, false), CK_EVIDENCE_ASSUMED, "file",
                             ck_arena_printf(&w->plan->arena,

@@ -53,6 +53,7 @@ static int decide_conv(struct ck_evidence_work *w, struct ck_layer *layer, struc
                               *transposed = ck_layer_conv(weight->rank, true);
     int64_t d0 = weight->shape[0], d1 = weight->shape[1];
     struct ck_readings r = ck_layer_readings(w->plan, layer);
+    bool named;
 
     if (ck_shape_equal(weight, bias) || (!bias && ck_hint_norm_alone(layer->path)))
         return 0; /* element-wise affine over several dimensions */
@@ -66,7 +67,11 @@ static int decide_conv(struct ck_evidence_work *w, struct ck_layer *layer, struc
     if (d1 == 1 && (bias ? r.ordinary : d0 == 1))
         return ck_evidence_set(layer, ordinary, CK_EVIDENCE_DERIVED, "same_bytes",
                                "one channel in each group: both layouts are equal", err);
-    if (r.ordinary && d0 != d1 && bias && !(r.transposed && ck_hint_transposed_strong(layer->path)))
+    /* A bias of d0 also fits a transposed convolution of d0 / d1 groups: rare, so the name must say it, and "up" alone
+     * only with an even kernel. */
+    named =
+        ck_hint_transposed_strong(layer->path) || (ck_hint_transposed_own(layer->path) && ck_kernel_has_even(weight));
+    if (r.ordinary && d0 != d1 && bias && !(r.transposed && named))
         return ck_evidence_set(layer, ordinary, CK_EVIDENCE_DERIVED, "bias_length",
                                DETAIL("bias has %" PRId64 " elements, as dimension 0 of the weight", d0), err);
     if (r.transposed && !r.ordinary)

@@ -7,6 +7,9 @@
 
 #include "core/mlx/hints.h"
 
+/* Families are apart by rank; these, which no tensor has, keep further kinds apart. */
+enum { EVEN_KERNEL = 100, BY_PARENT = 1000, BY_TAIL, BY_HF_NAME };
+
 static int find_family(struct ck_evidence_work *w, struct ck_strmap *map, uint32_t rank, const char *path,
                        struct ck_family **ret_family, struct ck_error *err) {
     char general[4200], key[4300];
@@ -57,8 +60,12 @@ static bool reading_allowed(const struct ck_evidence_work *w, const struct ck_la
 
 static int family_of(struct ck_evidence_work *w, struct ck_strmap *map, const struct ck_layer *layer, bool tail,
                      struct ck_family **ret_family, struct ck_error *err) {
-    return find_family(w, map, ck_evidence_weight(w, layer)->rank, tail ? ck_hint_tail(layer->path) : layer->path,
-                       ret_family, err);
+    const struct ck_view *weight = ck_evidence_weight(w, layer);
+
+    /* The layers of one Sequential differ in digits, too; those with an even kernel are not relatives of those with an
+     * odd one. */
+    return find_family(w, map, weight->rank + (ck_kernel_has_even(weight) ? EVEN_KERNEL : 0),
+                       tail ? ck_hint_tail(layer->path) : layer->path, ret_family, err);
 }
 
 /* A layer whose two layouts are equal (one input channel) was decided without need of its kind, so it founds no family.
@@ -119,9 +126,6 @@ int ck_evidence_family(struct ck_evidence_work *w, bool tail, struct ck_error *e
     }
     return 0;
 }
-
-/* Ranks that no tensor has keep the families of the square matrices apart from those of paths. */
-enum { BY_PARENT = 1000, BY_TAIL, BY_HF_NAME };
 
 static int square_family(struct ck_evidence_work *w, struct ck_strmap *map, const struct ck_layer *layer, uint32_t kind,
                          struct ck_family **ret_family, struct ck_error *err) {

@@ -25,6 +25,13 @@ bool ck_kernel_is_one(const struct ck_view *weight) {
     return true;
 }
 
+bool ck_kernel_has_even(const struct ck_view *weight) {
+    for (uint32_t i = 2; i < weight->rank; i++)
+        if (weight->shape[i] % 2 == 0)
+            return true;
+    return false;
+}
+
 struct ck_readings ck_layer_readings(const struct ck_plan *plan, const struct ck_layer *layer) {
     const struct ck_view *weight = ck_layer_view(plan, layer->weight);
     int64_t d0 = weight->shape[0], d1 = weight->shape[1], bias = ck_layer_bias_length(plan, layer);

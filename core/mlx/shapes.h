@@ -15,6 +15,9 @@ bool ck_shape_equal(const struct ck_view *a, const struct ck_view *b);
 /* True if every dimension behind the first two is 1. */
 bool ck_kernel_is_one(const struct ck_view *weight);
 
+/* True if a dimension behind the first two is even: usual for transposed convolutions (2, 4), rare for ordinary ones. */
+bool ck_kernel_has_even(const struct ck_view *weight);
+
 /* The readings that a weight [d0, d1, k...] and its bias allow: an ordinary convolution [out, in / groups, k...] with bias [d0], or a transposed
  * one [in, out / groups, k...] with bias [d1 * groups]. */
 struct ck_readings {

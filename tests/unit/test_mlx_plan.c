@@ -550,14 +550,34 @@ static void a_family_of_both_kinds_decides_and_assumes_nothing(void **state) {
                                      {"conv1.bias", {16}, NULL, NULL},
                                      {"conv2.weight", {16, 16, 3, 3}, NULL, NULL},
                                      {"conv2.bias", {16}, NULL, NULL},
-                                     {"conv3.weight", {16, 16, 2, 2}, NULL, NULL},
+                                     {"conv3.weight", {16, 16, 3, 3}, NULL, NULL},
                                      {"conv3.bias", {16}, NULL, NULL},
-                                     {"conv4.weight", {16, 1, 2, 2}, NULL, NULL},
+                                     {"conv4.weight", {16, 1, 3, 3}, NULL, NULL},
                                      {"conv4.bias", {1}, NULL, NULL},
                                      {0}};
 
     (void)state;
     refused(tensors, NULL, CK_E_AMBIGUOUS_LAYOUT, 2);
+}
+
+static void an_even_kernel_is_no_relative_of_an_odd_one(void **state) {
+    const struct tensor tensors[] = {{"net.0.weight", {16, 3, 3, 3}, "conv2d", "derived"},
+                                     {"net.0.bias", {16}, NULL, NULL},
+                                     {"net.2.weight", {16, 16, 3, 3}, "conv2d", "derived"},
+                                     {"net.2.bias", {16}, NULL, NULL},
+                                     {"net.4.weight", {16, 16, 2, 2}, "conv_transpose2d", "derived"},
+                                     {"net.4.bias", {16}, NULL, NULL},
+                                     {"net.6.weight", {16, 3, 2, 2}, "conv_transpose2d", "derived"},
+                                     {"net.6.bias", {3}, NULL, NULL},
+                                     {0}};
+    const struct tensor undecided[] = {{"net.0.weight", {16, 3, 3, 3}, NULL, NULL},
+                                       {"net.0.bias", {16}, NULL, NULL},
+                                       {"tu.0.weight", {64, 32, 2, 2}, NULL, NULL},
+                                       {0}};
+
+    (void)state;
+    expect(tensors, 0);
+    refused(undecided, NULL, CK_E_AMBIGUOUS_LAYOUT, 1);
 }
 
 static void parallel_convolutions_are_no_transposed_ones(void **state) {
@@ -736,6 +756,7 @@ int main(void) {
         cmocka_unit_test(a_file_sorted_by_name_gives_no_neighbours_by_order),
         cmocka_unit_test(a_norm_word_in_the_name_of_a_convolution_makes_it_no_norm),
         cmocka_unit_test(a_family_of_both_kinds_decides_and_assumes_nothing),
+        cmocka_unit_test(an_even_kernel_is_no_relative_of_an_odd_one),
         cmocka_unit_test(parallel_convolutions_are_no_transposed_ones),
         cmocka_unit_test(the_norm_of_the_next_block_decides_nothing_alone),
         cmocka_unit_test(what_is_open_in_a_file_of_ordinary_convolutions_is_one),
