@@ -20,7 +20,7 @@ int ck_evidence_set(struct ck_layer *layer, const struct ck_layer_row *row, enum
     return 0;
 }
 
-/* The name says convolution and hints at no transposed one. */
+/* The name says convolution, and neither it nor the kernel hints at a transposed one. */
 static int decide_by_name(struct ck_evidence_work *w, struct ck_layer *layer, struct ck_error *err) {
     const struct ck_view *weight = ck_evidence_weight(w, layer);
     const struct ck_layer_row *ordinary = ck_layer_conv(weight->rank, false);
@@ -31,7 +31,7 @@ static int decide_by_name(struct ck_evidence_work *w, struct ck_layer *layer, st
     if (ck_kernel_is_one(weight) && !ck_hint_transposed_strong(layer->path))
         return ck_evidence_set(layer, ordinary, CK_EVIDENCE_ASSUMED, "pointwise", "every kernel dimension is 1", err);
     if (ck_hint_conv(layer->path) && !ck_hint_transposed_own(layer->path) && !ck_hint_transposed_above(layer->path) &&
-        !layer->doubted)
+        !layer->doubted && !ck_kernel_is_two(weight))
         return ck_evidence_set(layer, ordinary, CK_EVIDENCE_ASSUMED, "name", "the name says convolution", err);
     return 0;
 }

@@ -15,6 +15,12 @@ static bool may_be_transposed(struct ck_evidence_work *w, const struct ck_layer 
            !ck_kernel_is_one(ck_evidence_weight(w, layer));
 }
 
+/* The channels fit a transposed convolution only, and so does the kernel: a name that says convolution is not enough to
+ * assume an ordinary one. */
+static void doubt(struct ck_evidence_work *w, struct ck_layer *layer) {
+    layer->doubted = layer->doubted || ck_kernel_has_even(ck_evidence_weight(w, layer));
+}
+
 /* The layer, if its channels can be compared with those of a weight of this rank: a norm, or a convolution of as many
  * dimensions. */
 static const struct ck_layer *comparable(struct ck_evidence_work *w, const struct ck_layer *layer, uint32_t rank) {
@@ -107,6 +113,10 @@ int ck_evidence_pair(struct ck_evidence_work *w, struct ck_layer *layer, struct 
         transposed = ta;
         other_transposed = tb;
     }
+    if (fits == 1 && transposed)
+        doubt(w, layer);
+    if (fits == 1 && other_transposed)
+        doubt(w, other);
     if (fits != 1 || (transposed && !may_be_transposed(w, layer)) || (other_transposed && !may_be_transposed(w, other)))
         return 0;
     r = set_by_flow(w, layer, transposed, other, err);
@@ -141,6 +151,8 @@ int ck_evidence_flow(struct ck_evidence_work *w, struct ck_layer *layer, struct 
         return 0;
     if (ordinary && !(out == 0 && may_be_transposed(w, layer)))
         return set_by_flow(w, layer, false, in ? before : behind, err);
+    if (transposed)
+        doubt(w, layer);
     if (transposed && may_be_transposed(w, layer))
         return set_by_flow(w, layer, true, in ? before : behind, err);
     return 0;

@@ -25,7 +25,7 @@ struct ck_layer {
     uint32_t           groups;      /* that option layers= named for a transposed convolution, or 0 */
     struct ck_evidence evidence;    /* of row; why is NULL while undecided */
     bool undecided;                 /* a convolution-like weight that nothing decides */
-    bool doubted;     /* its family holds both ordinary and transposed ones: nothing may be assumed */
+    bool doubted;     /* its family holds both ordinary and transposed ones, or its channels contradict its name: nothing may be assumed */
 };
 
 struct ck_layout {

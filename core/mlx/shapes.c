@@ -18,11 +18,19 @@ bool ck_shape_equal(const struct ck_view *a, const struct ck_view *b) {
     return a && b && a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof(*a->shape)) == 0;
 }
 
-bool ck_kernel_is_one(const struct ck_view *weight) {
+static bool kernel_is(const struct ck_view *weight, int64_t size) {
     for (uint32_t i = 2; i < weight->rank; i++)
-        if (weight->shape[i] != 1)
+        if (weight->shape[i] != size)
             return false;
     return true;
+}
+
+bool ck_kernel_is_one(const struct ck_view *weight) {
+    return kernel_is(weight, 1);
+}
+
+bool ck_kernel_is_two(const struct ck_view *weight) {
+    return kernel_is(weight, 2);
 }
 
 bool ck_kernel_has_even(const struct ck_view *weight) {

@@ -15,6 +15,9 @@ bool ck_shape_equal(const struct ck_view *a, const struct ck_view *b);
 /* True if every dimension behind the first two is 1. */
 bool ck_kernel_is_one(const struct ck_view *weight);
 
+/* True if every dimension behind the first two is 2: an up-sampling by two, as a rule. */
+bool ck_kernel_is_two(const struct ck_view *weight);
+
 /* True if a dimension behind the first two is even: usual for transposed convolutions (2, 4), rare for ordinary ones. */
 bool ck_kernel_has_even(const struct ck_view *weight);
 

@@ -580,6 +580,16 @@ static void an_even_kernel_is_no_relative_of_an_odd_one(void **state) {
     refused(undecided, NULL, CK_E_AMBIGUOUS_LAYOUT, 1);
 }
 
+static void channels_that_contradict_the_name_forbid_an_assumption(void **state) {
+    const struct tensor tensors[] = {{"conv1.weight", {32, 16, 2, 2}, NULL, NULL},
+                                     {"conv2.weight", {16, 1, 2, 2}, NULL, NULL},
+                                     {"act.weight", {1}, NULL, NULL},
+                                     {0}};
+
+    (void)state;
+    refused(tensors, NULL, CK_E_AMBIGUOUS_LAYOUT, 2);
+}
+
 static void parallel_convolutions_are_no_transposed_ones(void **state) {
     const struct tensor attention[] = {{"attn.to_q.weight", {128, 64, 1, 1}, "conv2d", "assumed"},
                                        {"attn.to_kv.weight", {256, 64, 1, 1}, "conv2d", "assumed"},
@@ -757,6 +767,7 @@ int main(void) {
         cmocka_unit_test(a_norm_word_in_the_name_of_a_convolution_makes_it_no_norm),
         cmocka_unit_test(a_family_of_both_kinds_decides_and_assumes_nothing),
         cmocka_unit_test(an_even_kernel_is_no_relative_of_an_odd_one),
+        cmocka_unit_test(channels_that_contradict_the_name_forbid_an_assumption),
         cmocka_unit_test(parallel_convolutions_are_no_transposed_ones),
         cmocka_unit_test(the_norm_of_the_next_block_decides_nothing_alone),
         cmocka_unit_test(what_is_open_in_a_file_of_ordinary_convolutions_is_one),
