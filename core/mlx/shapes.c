@@ -30,7 +30,7 @@ bool ck_kernel_is_one(const struct ck_view *weight) {
 }
 
 bool ck_kernel_is_two(const struct ck_view *weight) {
-    return kernel_is(weight, 2);
+    return weight->rank > 3 && kernel_is(weight, 2);
 }
 
 bool ck_kernel_has_even(const struct ck_view *weight) {

@@ -15,7 +15,7 @@ bool ck_shape_equal(const struct ck_view *a, const struct ck_view *b);
 /* True if every dimension behind the first two is 1. */
 bool ck_kernel_is_one(const struct ck_view *weight);
 
-/* True if every dimension behind the first two is 2: an up-sampling by two, as a rule. */
+/* True if the kernel is 2 x 2 or 2 x 2 x 2: an up-sampling by two, as a rule (in one dimension it is as often a causal convolution). */
 bool ck_kernel_is_two(const struct ck_view *weight);
 
 /* True if a dimension behind the first two is even: usual for transposed convolutions (2, 4), rare for ordinary ones. */
