@@ -51,7 +51,8 @@ demo: ## install what is missing, build, start a daemon, convert a real checkpoi
 
 test: ## install what is missing, build, run every test that needs Debian packages only
 	scripts/deps.sh --if-missing
-	+$(MAKE) --no-print-directory unit-test replay-test http-test
+	+$(MAKE) --no-print-directory unit-test replay-test
+	+$(MAKE) --no-print-directory http-test
 
 unit-test: $(UNIT)
 	@set -e; for t in $(UNIT); do echo "== $$t"; $$t 2>&1 | tail -n 400 > $$t.log || { cat $$t.log; exit 1; }; grep -a -E 'PASSED|^skipped' $$t.log || true; done
