@@ -167,7 +167,7 @@ static void print_help(void) {
     char flag[64];
 
     printf("Usage: ckptd convert IN OUT --to TARGET [--quant NAME] [OPTION ...]\n\n"
-           "Converts the checkpoint IN into the folder OUT, which must not exist or be empty.\n"
+           "Converts the checkpoint IN into the folder OUT, which must not exist, be empty, or hold a refusal.\n"
            "(--to safetensors takes a file name that ends with .safetensors, too.)\n\n"
            "  --to TARGET             ");
     for (size_t i = 0; ck_targets[i]; i++)

@@ -10,19 +10,15 @@
 
 /* type: a word of the enum below; values: the closed list for CHOICE, else what the value looks like; target: the one
  * target that takes the option, or "" for all. */
-#define CK_JOB_OPTIONS(X)                                                                                              \
-    /* name            type    values                            default   target what */                              \
-    X(layers, PAIRS, "PATTERN:CLASS,...", "", "mlx",                                                                   \
-      "names the layer class of modules, by path, glob or class name: conv1:Conv2d,up.*:ConvTranspose2d (/4 behind it: 4 groups)")              \
-    X(rules, PAIRS, "PATTERN:RULE,...", "", "mlx",                                                                     \
-      "forces the rule of single tensors, by name or glob: *.scale:identity; drop leaves a tensor out")                \
-    X(assume, CHOICE, "convention,never", "convention", "mlx", "never: refuse where a layer could only be assumed")    \
-    X(dtype, CHOICE, "keep,float32,float16,bfloat16", "keep", "mlx",                                                   \
-      "type of floating-point tensors; keep: as they are, float64 becomes float32")                                    \
-    X(input_layout, CHOICE, "auto,torch,mlx", "auto", "mlx",                                                           \
-      "auto refuses a file that is already marked as MLX; mlx keeps its layout, torch converts it all the same")       \
-    X(state_dict, TEXT, "PATH", "", "", "dotted path of the set of weights to take, when the file holds several")      \
-    X(max_shard_size, BYTES, "1024..5368709120", "5368709120", "", "largest size of one weights file, in bytes")
+#define CK_JOB_OPTIONS(X)                                                                                                                            \
+    /* name           type    values                           default       target what */                                                         \
+    X(layers,         PAIRS,  "PATTERN:CLASS,...",             "",           "mlx", "names the layer class of modules, by path, glob or class name: conv1:Conv2d,up.*:ConvTranspose2d (/4 behind it: 4 groups)") \
+    X(rules,          PAIRS,  "PATTERN:RULE,...",              "",           "",    "forces the rule of single tensors, by name or glob: *.scale:identity; drop leaves a tensor out") \
+    X(assume,         CHOICE, "convention,never",              "convention", "mlx", "never: refuse where a layer could only be assumed")                  \
+    X(dtype,          CHOICE, "keep,float32,float16,bfloat16", "keep",       "mlx", "type of floating-point tensors; keep: as they are, float64 becomes float32") \
+    X(input_layout,   CHOICE, "auto,torch,mlx",                "auto",       "mlx", "auto refuses a file that is already marked as MLX; mlx keeps its layout, torch converts it all the same") \
+    X(state_dict,     TEXT,   "PATH",                          "",           "",    "dotted path of the set of weights to take, when the file holds several")     \
+    X(max_shard_size, BYTES,  "1024..5368709120",              "5368709120", "",    "largest size of one weights file, in bytes")
 
 enum ck_option_type { CK_OPTION_PAIRS, CK_OPTION_CHOICE, CK_OPTION_TEXT, CK_OPTION_BYTES };
 

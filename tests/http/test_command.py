@@ -55,6 +55,12 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(0, self.convert(linear_model(), out="copy.safetensors", to="safetensors").returncode)
         self.assertTrue((self.folder / "copy.safetensors").is_file())
 
+    def test_a_faithful_copy_drops_what_it_is_told_to_and_moves_nothing(self):
+        done = self.convert(SQUARE, "--rules", "up.*:drop", to="safetensors")
+        self.assertIn("no_tensors", done.stderr)
+        done = self.convert(SQUARE, "--rules", "up.weight:conv2d", out="other", to="safetensors")
+        self.assertIn("bad_rule", done.stderr)
+
     def test_wrong_arguments_end_with_two(self):
         self.assertEqual(2, self.convert(linear_model(), "--quant", "q7").returncode)
         self.assertEqual(2, self.convert(linear_model(), "--no-such-option").returncode)
