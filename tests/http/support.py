@@ -63,6 +63,11 @@ def _tensor(key, dtype, shape):
             b"\x89ccollections\nOrderedDict\n)RtR")
 
 
+def _entry(name):
+    """The same bytes at any time: writestr() of a plain name would note the clock."""
+    return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+
+
 def torch_zip(tensors, folder="archive"):
     """The bytes of what torch.save would write for a state dict {name: (dtype, shape, bytes)}."""
     body = b"\x80\x02ccollections\nOrderedDict\n)R("
@@ -71,11 +76,11 @@ def torch_zip(tensors, folder="archive"):
     body += b"u."
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(f"{folder}/data.pkl", body)
-        archive.writestr(f"{folder}/byteorder", "little")
+        archive.writestr(_entry(f"{folder}/data.pkl"), body)
+        archive.writestr(_entry(f"{folder}/byteorder"), "little")
         for key, (_, _, data) in enumerate(tensors.values()):
-            archive.writestr(f"{folder}/data/{key}", data)
-        archive.writestr(f"{folder}/version", "3\n")
+            archive.writestr(_entry(f"{folder}/data/{key}"), data)
+        archive.writestr(_entry(f"{folder}/version"), "3\n")
     return out.getvalue()
 
 
