@@ -1,6 +1,6 @@
 /* base/pool.h: a parallel-for on libuv's thread pool.
  *
- * The pool and its descriptors are made by ck_pool_init(); after that ck_pool_run() opens nothing and creates no thread, so it works
+ * The pool and its descriptors are made by ck_pool_new(); after that ck_pool_run() opens nothing and creates no thread, so it works
  * under the worker's seccomp filter. libuv reads UV_THREADPOOL_SIZE once, at first use: the program's main sets it. */
 #ifndef CK_BASE_POOL_H
 #define CK_BASE_POOL_H
