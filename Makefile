@@ -11,7 +11,7 @@ PREFIX   ?= /usr/local
 SANITIZE ?=
 COMMIT   := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 
-LIBS     := libmicrohttpd jansson libzip libuv libcrypto zlib libseccomp
+LIBS     := libmicrohttpd jansson libzip libuv libcrypto zlib libseccomp sqlite3
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wformat=2
 CFLAGS   ?= -O2 -g
 # -ffp-contract=off: a fused multiply-add would change quantized codes. The rest is hardening.
@@ -34,7 +34,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/test/%,$(wildcard tests/unit/test_
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAY  := $(FUZZ:%=$(BUILD)/replay/%)
 
-.PHONY: all help deps run demo test unit-test http-test replay-test conformance lint format asan tsan fuzz bench install clean
+.PHONY: all help deps run demo test unit-test http-test replay-test fault-test deploy-test image-test conformance lint format asan tsan fuzz bench install clean
 all: $(BUILD)/ckptd ## build $(BUILD)/ckptd (after make deps)
 
 help:
@@ -53,6 +53,7 @@ test: ## install what is missing, build, run every test that needs Debian packag
 	scripts/deps.sh --if-missing
 	+$(MAKE) --no-print-directory unit-test replay-test
 	+$(MAKE) --no-print-directory http-test
+	+$(MAKE) --no-print-directory fault-test
 
 unit-test: $(UNIT)
 	@set -e; for t in $(UNIT); do echo "== $$t"; $$t 2>&1 | tail -n 400 > $$t.log || { cat $$t.log; exit 1; }; grep -a -E 'PASSED|^skipped' $$t.log || true; done
@@ -63,11 +64,21 @@ replay-test: $(REPLAY)
 http-test: $(BUILD)/ckptd
 	python3 -m unittest discover -s tests/http -t tests/http
 
+fault-test: $(BUILD)/ckptd ## kill, fill, lock, damage, stop and crowd the daemon (2 minutes; as root on small disks, too)
+	CKPTD_BUILD=$(BUILD) python3 tests/fault/run.py
+
 conformance: all ## compare with the real torch, MLX and safetensors (makes its own cached venv)
 	tests/conformance/run.sh
 
-lint: ## formatting, static analysis, layer rules
-	scripts/lint.sh
+lint: all ## formatting, static analysis, layer rules, generated documents, the API document
+	BUILD=$(BUILD) scripts/lint.sh
+
+deploy-test: all ## hold deploy/ against the tools that read it (makes its own cached venv)
+	python3 -W error -m unittest discover -s tests/deploy -t tests/deploy
+	scripts/check_deploy.py --ckptd $(BUILD)/ckptd
+
+image-test: ## build and run the container's stages without a container engine (root; needs debootstrap)
+	scripts/replay_dockerfile.py --build-arg COMMIT=$(COMMIT)
 
 format: ## apply clang-format
 	clang-format -i $$(git ls-files '*.c')
@@ -111,6 +122,14 @@ $(BUILD)/obj/core/base/version.o: EXTRA_CFLAGS = -DCK_COMMIT='"$(COMMIT)"'
 $(BUILD)/obj/core/base/version.o: $(BUILD)/commit-$(COMMIT)
 $(BUILD)/commit-$(COMMIT):
 	@mkdir -p $(BUILD) && rm -f $(BUILD)/commit-* && touch $@
+
+# The contract and the JSON made of it are part of the binary. The paths are relative to here, as .incbin takes them.
+$(BUILD)/obj/api/openapi.o: EXTRA_CFLAGS = -DCK_OPENAPI_YAML='"openapi.yaml"' -DCK_OPENAPI_JSON='"$(BUILD)/openapi.json"'
+$(BUILD)/obj/api/openapi.o: openapi.yaml $(BUILD)/openapi.json
+$(BUILD)/openapi.json: openapi.yaml scripts/openapi_json.py
+	$(SAY) JSON $@
+	@mkdir -p $(@D)
+	$(Q)python3 scripts/openapi_json.py $< $@
 
 # The AVX2 kernels are compiled for that CPU and called only after a run-time check.
 $(BUILD)/obj/core/tensor/%_avx2.o: EXTRA_CFLAGS = $(if $(filter x86_64,$(shell uname -m)),-mavx2 -mf16c -mno-fma) -O3

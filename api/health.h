@@ -1,20 +1,23 @@
-/* api/health.h: what people, load balancers and orchestrators ask first. */
+/* api/health.h: what load balancers, orchestrators and monitors ask. None of these touches the store or the disk. Unknown parameters are
+ * CK_E_BAD_OPTION. */
 #ifndef CK_API_HEALTH_H
 #define CK_API_HEALTH_H
 
-#include "api/routes.h"
-
-/* GET /: what this is and the one-liner, with the host it was called by. */
-void ck_answer_help(const struct ck_request *request, const struct ck_ports *ports, struct ck_reply *ret_reply);
+#include "api/ports.h"
 
 /* GET /livez: 200 ok, whatever else is wrong: a restart would not help. */
-void ck_answer_livez(const struct ck_request *request, const struct ck_ports *ports, struct ck_reply *ret_reply);
+void ck_answer_livez(struct ck_request *request, const struct ck_ports *ports, struct ck_reply *ret_reply);
 
-/* GET /readyz: 200 ok, or 503 with the failing checks (draining, space, workers). With ?verbose every check is listed.
- */
-void ck_answer_readyz(const struct ck_request *request, const struct ck_ports *ports, struct ck_reply *ret_reply);
+/* GET /readyz, /healthz: 200 ok, or 503 with the failing checks (draining, space, workers, store). With ?verbose every check is listed. */
+void ck_answer_readyz(struct ck_request *request, const struct ck_ports *ports, struct ck_reply *ret_reply);
 
-/* GET /version: JSON. */
-void ck_answer_version(const struct ck_request *request, const struct ck_ports *ports, struct ck_reply *ret_reply);
+/* GET /startupz: 200 ok when recovery is over, 503 before. */
+void ck_answer_startupz(struct ck_request *request, const struct ck_ports *ports, struct ck_reply *ret_reply);
+
+/* GET /version: {"name","version","build"}. */
+void ck_answer_version(struct ck_request *request, const struct ck_ports *ports, struct ck_reply *ret_reply);
+
+/* GET /metrics: Prometheus' text, or OpenMetrics where Accept prefers application/openmetrics-text. */
+void ck_answer_metrics(struct ck_request *request, const struct ck_ports *ports, struct ck_reply *ret_reply);
 
 #endif

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages that ckptd needs to build and to test. With --if-missing it does nothing when all are there.
 set -eu
-packages="gcc make pkg-config git libmicrohttpd-dev libjansson-dev libzip-dev libuv1-dev libssl-dev zlib1g-dev libdeflate-dev libseccomp-dev \
-libcmocka-dev python3 curl ca-certificates"
+packages="gcc make pkg-config git libmicrohttpd-dev libjansson-dev libzip-dev libuv1-dev libssl-dev zlib1g-dev libdeflate-dev libseccomp-dev libsqlite3-dev \
+libcmocka-dev python3 python3-yaml curl ca-certificates"
 missing=""
 for p in $packages; do
     dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"

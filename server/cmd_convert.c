@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <time.h>
 
 #include "core/job/job.h"
+#include "server/cli.h"
 #include "server/commands.h"
 
 #define FILES_MAX 4096 /* shards of one result */
@@ -147,91 +147,84 @@ static int folder_publish(struct folder *folder, struct ck_error *err) {
 
 struct arguments {
     const char *in, *out, *to, *quant;
-    bool quiet, help;
+    bool dry_run, quiet, help;
     unsigned threads; /* 0: one for each processor */
-    const char *values[CK_ARRAY_LEN(((struct ck_spec *)NULL)->values)];
+    struct ck_cli_flags flags;
 };
 
-enum { FLAG_TO = 1000, FLAG_QUANT, FLAG_THREADS, FLAG_QUIET, FLAG_HELP, FLAG_OPTION };
-
-/* `state_dict` is the flag --state-dict. */
-static const char *flag_of(const char *option, char *text, size_t size) {
-    snprintf(text, size, "%s", option);
-    for (char *p = text; *p; p++)
-        if (*p == '_')
-            *p = '-';
-    return text;
-}
+enum { FLAG_TO = 1, FLAG_QUANT, FLAG_DRY_RUN, FLAG_THREADS, FLAG_QUIET, FLAG_HELP };
 
 static void print_help(void) {
-    char flag[64];
-
-    printf("Usage: ckptd convert IN OUT --to TARGET [--quant NAME] [OPTION ...]\n\n"
+    printf("Usage: ckptd convert IN OUT --to TARGET [--quant NAME] [OPTION ...]\n"
+           "       ckptd convert --dry-run IN --to TARGET [--quant NAME] [OPTION ...]\n\n"
            "Converts the checkpoint IN into the folder OUT, which must not exist, be empty, or hold a refusal.\n"
            "(--to safetensors takes a file name that ends with .safetensors, too.)\n\n"
            "  --to TARGET             ");
     for (size_t i = 0; ck_targets[i]; i++)
         printf("%s%s", i > 0 ? ", " : "", ck_targets[i]);
-    printf("\n  --quant NAME            for mlx: q2 q3 q4 q5 q6 q8, with -g32, -g64 (the default) or -g128 behind\n");
-    for (const struct ck_option_row *row = ck_job_options; row->name; row++)
-        printf("  --%-22s%s%s%s\n%26s%s%s%s\n", flag_of(row->name, flag, sizeof(flag)), row->values,
-               row->value_default[0] ? "; default " : "", row->value_default, "", row->what,
-               row->target[0] ? " (target " : "", row->target[0] ? "mlx)" : "");
-    printf("  --threads N             default: one for each processor\n"
-           "  --quiet                 print errors only\n\n"
-           "Exit status: 0 converted, 1 not (OUT/report.json says why when the file was read), 2 wrong arguments.\n");
+    printf("\n  --quant NAME            for mlx: q2 q3 q4 q5 q6 q8, with -g32, -g64 (the default) or -g128 behind\n"
+           "  --dry-run               write nothing; print the plan as JSON, also one that refuses\n");
+    ck_cli_flags_help(CK_JOB_CONVERT);
+    printf(
+        "  --threads N             default: one for each processor\n"
+        "  --quiet                 print errors only\n\n"
+        "Exit status: 0 converted, or planned by --dry-run; 1 not (OUT/report.json says why when the file was read);\n"
+        "2 wrong arguments.\n");
+}
+
+static int parse_threads(const char *text, unsigned *ret_threads) {
+    char *end;
+    unsigned long threads = strtoul(text, &end, 10);
+
+    if (*end || threads < 1 || threads > 256) {
+        fprintf(stderr, "ckptd convert: --threads takes a number from 1 to 256\n");
+        return -1;
+    }
+    *ret_threads = (unsigned)threads;
+    return 0;
+}
+
+static int parse_flag(struct arguments *arguments, int c) {
+    switch (c) {
+    case FLAG_TO:
+        arguments->to = optarg;
+        return 0;
+    case FLAG_QUANT:
+        arguments->quant = optarg;
+        return 0;
+    case FLAG_DRY_RUN:
+        arguments->dry_run = true;
+        return 0;
+    case FLAG_QUIET:
+        arguments->quiet = true;
+        return 0;
+    case FLAG_THREADS:
+        return parse_threads(optarg, &arguments->threads);
+    default:
+        return c >= CK_CLI_OPTION && ck_cli_flags_take(&arguments->flags, c, optarg, "convert") ? 0 : -1;
+    }
 }
 
 static int parse_arguments(int argc, char **argv, struct arguments *arguments) {
-    struct option options[CK_ARRAY_LEN(arguments->values) + 8] = {
-        {"to", required_argument, NULL, FLAG_TO},
-        {"quant", required_argument, NULL, FLAG_QUANT},
-        {"threads", required_argument, NULL, FLAG_THREADS},
-        {"quiet", no_argument, NULL, FLAG_QUIET},
-        {"help", no_argument, NULL, FLAG_HELP},
+    static const struct option own[] = {
+        {"to", required_argument, NULL, FLAG_TO},     {"quant", required_argument, NULL, FLAG_QUANT},
+        {"dry-run", no_argument, NULL, FLAG_DRY_RUN}, {"threads", required_argument, NULL, FLAG_THREADS},
+        {"quiet", no_argument, NULL, FLAG_QUIET},     {"help", no_argument, NULL, FLAG_HELP},
     };
-    char flags[CK_ARRAY_LEN(arguments->values)][64];
     int c;
 
-    for (size_t i = 0; ck_job_options[i].name; i++)
-        options[5 + i] = (struct option){flag_of(ck_job_options[i].name, flags[i], sizeof(flags[i])), required_argument,
-                                         NULL, FLAG_OPTION + (int)i};
-    while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-        char *end;
-
-        switch (c) {
-        case FLAG_TO:
-            arguments->to = optarg;
-            break;
-        case FLAG_QUANT:
-            arguments->quant = optarg;
-            break;
-        case FLAG_QUIET:
-            arguments->quiet = true;
-            break;
-        case FLAG_THREADS:
-            arguments->threads = (unsigned)strtoul(optarg, &end, 10);
-            if (*end || arguments->threads < 1 || arguments->threads > 256) {
-                fprintf(stderr, "ckptd convert: --threads takes a number from 1 to 256\n");
-                return -1;
-            }
-            break;
-        case FLAG_HELP:
-        case 'h':
+    ck_cli_flags_init(&arguments->flags, own, CK_ARRAY_LEN(own), CK_JOB_CONVERT);
+    while ((c = getopt_long(argc, argv, "h", arguments->flags.rows, NULL)) != -1) {
+        if (c == FLAG_HELP || c == 'h') {
             arguments->help = true;
             return 0;
-        default:
-            if (c < FLAG_OPTION)
-                return -1;
-            if (arguments->values[c - FLAG_OPTION]) {
-                fprintf(stderr, "ckptd convert: --%s is given twice\n", flags[c - FLAG_OPTION]);
-                return -1;
-            }
-            arguments->values[c - FLAG_OPTION] = optarg;
         }
+        if (parse_flag(arguments, c) < 0)
+            return -1;
     }
-    if (argc - optind != 2 || !arguments->to) {
-        fprintf(stderr, "usage: ckptd convert IN OUT --to mlx [--quant q4] (ckptd convert --help lists the options)\n");
+    if (argc - optind != (arguments->dry_run ? 1 : 2) || !arguments->to) {
+        fprintf(stderr, "usage: ckptd convert %s --to mlx [--quant q4] (ckptd convert --help lists the options)\n",
+                arguments->dry_run ? "--dry-run IN" : "IN OUT");
         return -1;
     }
     arguments->in = argv[optind];
@@ -242,10 +235,10 @@ static int parse_arguments(int argc, char **argv, struct arguments *arguments) {
 static int make_spec(const struct arguments *arguments, struct ck_spec *spec, struct ck_error *err) {
     int r = ck_spec_init(spec, arguments->to, arguments->quant, err);
 
-    for (size_t i = 0; r >= 0 && ck_job_options[i].name; i++)
-        if (arguments->values[i])
-            r = ck_spec_set(spec, ck_job_options[i].name, arguments->values[i], err);
-    return r;
+    if (r < 0)
+        return r;
+    spec->dry_run = arguments->dry_run;
+    return ck_cli_flags_set(&arguments->flags, spec, err);
 }
 
 /* ---- progress ---- */
@@ -271,13 +264,6 @@ static void paint(void *ctx, enum ck_stage stage, uint64_t done, uint64_t total)
     else
         fprintf(stderr, "\r%-7s", ck_stage_name(stage));
     fflush(stderr);
-}
-
-static void print_error(const struct ck_error *err) {
-    fprintf(stderr, "ckptd: %s: %s\n", ck_error_row(err->code)->name, err->message);
-    if (err->where[0])
-        fprintf(stderr, "  where: %s\n", err->where);
-    fprintf(stderr, "  hint: %s\n", ck_error_hint(err));
 }
 
 static void print_summary(const struct folder *folder, const struct ck_job_result *result) {
@@ -334,6 +320,21 @@ static int run(const struct arguments *arguments, const struct ck_spec *spec, st
     return r;
 }
 
+/* The plan of --dry-run; of a file that cannot be read, the report says as much as there is. */
+static int print_plan(const struct ck_spec *spec, const char *path) {
+    _cleanup_(ck_closep) int fd = -1;
+    struct ck_error err = {0}, copy = {0};
+    int r = ck_cli_document(spec, path, &fd, &err);
+
+    if (fd >= 0 && ck_cli_copy_out(fd, &copy) < 0 && r >= 0) {
+        err = copy;
+        r = copy.code;
+    }
+    if (r < 0)
+        ck_cli_print_error(&err);
+    return r < 0 ? 1 : 0;
+}
+
 int ck_cmd_convert(int argc, char **argv) {
     _cleanup_(ck_job_result_release) struct ck_job_result result = {0};
     _cleanup_(ck_spec_release) struct ck_spec spec = {0};
@@ -350,9 +351,11 @@ int ck_cmd_convert(int argc, char **argv) {
         return 0;
     }
     if (make_spec(&arguments, &spec, &err) < 0) {
-        print_error(&err);
+        ck_cli_print_error(&err);
         return CK_EXIT_USAGE;
     }
+    if (spec.dry_run)
+        return print_plan(&spec, arguments.in);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN); /* a reader of our output that leaves must not leave half a folder behind */
@@ -368,7 +371,7 @@ int ck_cmd_convert(int argc, char **argv) {
     }
     folder_discard(&folder);
     if (r < 0) {
-        print_error(&err);
+        ck_cli_print_error(&err);
         return 1;
     }
     if (!arguments.quiet)

@@ -144,7 +144,7 @@ static int run(struct worker *worker, const char *fault, struct ck_job_result *r
     if (r < 0)
         return r;
     report_progress(worker, CK_STAGE_read, 0, 0);
-    ck_worker_fault_apply(fault, err);
+    ck_worker_fault_apply(fault, input.name, err);
     if (err->code < 0)
         return err->code;
     return ck_job_run(worker->order.spec, &input, 1, &worker->order.limits, pool, &progress, &sink, ret_result, err);
@@ -163,7 +163,7 @@ int ck_cmd_worker(_unused_ int argc, _unused_ char **argv) {
     if (r == 0)
         r = run(&worker, fault, &result, &err);
     if (r < 0)
-        say(ck_event_write_error(&err, &line), &line);
+        say(ck_event_write_error(&err, &result, &line), &line);
     else
         say(ck_event_write_done(&result, &line), &line);
     ck_order_release(&worker.order);

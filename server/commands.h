@@ -7,8 +7,12 @@
 
 int ck_cmd_serve(int argc, char **argv);
 int ck_cmd_convert(int argc, char **argv);
+int ck_cmd_analyze(int argc, char **argv);
 int ck_cmd_worker(int argc, char **argv); /* for the daemon, not for people */
 int ck_cmd_version(int argc, char **argv);
+int ck_cmd_healthcheck(int argc, char **argv);
+int ck_cmd_key(int argc, char **argv);
+int ck_cmd_tables(int argc, char **argv); /* for the documentation */
 
 /* The members of "build" in /version and `ckptd version --json`: library versions and what is compiled in. Static
  * storage. */

@@ -66,31 +66,56 @@ static int bind_one(const struct addrinfo *info, struct ck_listen *listen_, cons
     return 0;
 }
 
-int ck_listen_open(const char *address, bool insecure, struct ck_listen *ret_listen, struct ck_error *err) {
-    struct ck_listen listen_ = {.fd = -1};
+/* *ret_info is for freeaddrinfo(). */
+static int resolve(const char *address, bool open, struct ck_listen *listen_, struct addrinfo **ret_info,
+                   struct ck_error *err) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *info = NULL;
     char port[8];
     int r;
 
-    r = split(address, &listen_, port, sizeof(port), err);
+    r = split(address, listen_, port, sizeof(port), err);
     if (r < 0)
         return r;
-    r = getaddrinfo(listen_.host, port, &hints, &info);
+    r = getaddrinfo(listen_->host, port, &hints, &info);
     if (r != 0)
-        return ck_error_set(err, CK_E_BAD_OPTION, "listen", "--listen: %.100s is no address: %s", listen_.host,
+        return ck_error_set(err, CK_E_BAD_OPTION, "listen", "--listen: %.100s is no address: %s", listen_->host,
                             gai_strerror(r));
-    listen_.loopback = is_loopback(info->ai_addr);
-    if (!listen_.loopback && !insecure)
-        r = ck_error_set(
-            err, CK_E_BAD_OPTION, "listen",
-            "--listen %.100s can be reached by other machines, and nothing would ask them for a key; serve 127.0.0.1 "
-            "or allow it with --insecure",
-            address);
-    else
-        r = bind_one(info, &listen_, address, err);
+    listen_->loopback = is_loopback(info->ai_addr);
+    if (!listen_->loopback && !open) {
+        freeaddrinfo(info);
+        return ck_error_set(err, CK_E_BAD_OPTION, "listen",
+                            "--listen %.100s can be reached by other machines, and nothing would ask them for a key; "
+                            "serve 127.0.0.1, name keys with --keys-file, or allow it with --insecure",
+                            address);
+    }
+    *ret_info = info;
+    return 0;
+}
+
+int ck_listen_open(const char *address, bool open, struct ck_listen *ret_listen, struct ck_error *err) {
+    struct ck_listen listen_ = {.fd = -1};
+    struct addrinfo *info;
+    int r;
+
+    r = resolve(address, open, &listen_, &info, err);
+    if (r < 0)
+        return r;
+    r = bind_one(info, &listen_, address, err);
     freeaddrinfo(info);
     if (r < 0)
         return r;
     *ret_listen = listen_;
+    return 0;
+}
+
+int ck_listen_check(const char *address, bool open, struct ck_error *err) {
+    struct ck_listen listen_ = {.fd = -1};
+    struct addrinfo *info;
+    int r;
+
+    r = resolve(address, open, &listen_, &info, err);
+    if (r < 0)
+        return r;
+    freeaddrinfo(info);
     return 0;
 }

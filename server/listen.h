@@ -11,8 +11,11 @@ struct ck_listen {
     bool loopback;  /* only this machine can reach it */
 };
 
-/* Binds HOST:PORT, [IPV6]:PORT or a name. An address that other machines reach is refused unless insecure is set.
- * Returns 0, CK_E_BAD_OPTION or CK_E_IO. */
-int ck_listen_open(const char *address, bool insecure, struct ck_listen *ret_listen, struct ck_error *err);
+/* Binds HOST:PORT, [IPV6]:PORT or a name. An address that other machines reach is refused unless `open` is set: there
+ * are keys, or --insecure. Returns 0, CK_E_BAD_OPTION or CK_E_IO. */
+int ck_listen_open(const char *address, bool open, struct ck_listen *ret_listen, struct ck_error *err);
+
+/* The same without binding. Returns 0 or CK_E_BAD_OPTION. */
+int ck_listen_check(const char *address, bool open, struct ck_error *err);
 
 #endif

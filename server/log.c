@@ -32,7 +32,7 @@ static void write_time(struct ck_json *json) {
     gmtime_r(&now.tv_sec, &utc);
     n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(text + n, sizeof(text) - n, ".%03ldZ", now.tv_nsec / 1000000);
-    ck_json_key_string(json, "time", text);
+    ck_json_key_string(json, "ts", text);
 }
 
 void ck_log_write(enum ck_log_level level, const char *message, const struct ck_log_field *fields, size_t n) {

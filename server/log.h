@@ -2,6 +2,8 @@
  *
  *     CK_LOG(INFO, "listening", CK_LOG_TEXT("address", text), CK_LOG_NUMBER("port", port));
  *
+ * Every line begins with ts (RFC 3339, UTC, milliseconds), level and msg; the fields of the call follow.
+ *
  * No bodies, no file names of clients, no secrets. */
 #ifndef CK_SERVER_LOG_H
 #define CK_SERVER_LOG_H

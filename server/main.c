@@ -15,6 +15,10 @@ static const struct command {
 } commands[] = {
     {"serve", ck_cmd_serve, "run the HTTP daemon"},
     {"convert", ck_cmd_convert, "convert a checkpoint without a server: ckptd convert IN OUT --to mlx [--quant q4]"},
+    {"analyze", ck_cmd_analyze, "say what a checkpoint holds and what can be made of it: ckptd analyze FILE [--json]"},
+    {"healthcheck", ck_cmd_healthcheck, "ask a running daemon whether it lives (exit status 0), for containers"},
+    {"key", ck_cmd_key, "make a key for a client: ckptd key NAME [--scopes read,submit]"},
+    {"tables", ck_cmd_tables, "print errors, settings, options, metrics and routes as JSON, for the documentation"},
     {"version", ck_cmd_version, "print the version (--json: and the libraries)"},
     {"help", cmd_help, "print this"},
     {"worker", ck_cmd_worker, NULL},
@@ -27,7 +31,7 @@ static void print_usage(FILE *out) {
             ck_version());
     for (size_t i = 0; i < CK_ARRAY_LEN(commands); i++)
         if (commands[i].what)
-            fprintf(out, "  %-10s%s\n", commands[i].name, commands[i].what);
+            fprintf(out, "  %-13s%s\n", commands[i].name, commands[i].what);
     fprintf(out, "\nckptd COMMAND --help says more.\n");
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/json_write.h"
+#include "core/job/spec_json.h"
 
 static void decref(json_t **value) {
     json_decref(*value);
@@ -15,6 +16,9 @@ static void decref(json_t **value) {
 static void write_spec(const struct ck_order *order, struct ck_json *json) {
     ck_json_key(json, "spec");
     ck_json_object_begin(json);
+    ck_json_key_string(json, "kind", ck_job_kind_name(order->spec->kind));
+    if (order->spec->dry_run)
+        ck_json_key_bool(json, "dry_run", true);
     ck_json_key(json, "inputs");
     ck_json_array_begin(json);
     ck_json_object_begin(json);
@@ -79,27 +83,16 @@ static int bad_order(struct ck_error *err) {
 }
 
 static int read_spec(const json_t *object, struct ck_order *order, struct ck_error *err) {
-    const char *to = json_string_value(json_object_get(object, "to"));
-    const char *quant = json_string_value(json_object_get(object, "quant"));
     const json_t *input = json_array_get(json_object_get(object, "inputs"), 0);
-    const char *name = json_string_value(json_object_get(input, "name")), *key;
-    json_t *value;
-    int r;
+    const char *name = json_string_value(json_object_get(input, "name"));
 
-    if (!to || !quant || !name)
+    if (!name)
         return bad_order(err);
     order->input_name = order->input_name_memory = strdup(name);
     if (!order->input_name)
         return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the order");
-    r = ck_spec_init(&order->spec_memory, to, quant, err);
-    json_object_foreach(json_object_get(object, "options"), key, value) {
-        if (r == 0 && !json_is_string(value))
-            r = bad_order(err);
-        if (r == 0)
-            r = ck_spec_set(&order->spec_memory, key, json_string_value(value), err);
-    }
     order->spec = &order->spec_memory;
-    return r;
+    return ck_spec_from_json(object, &order->spec_memory, err);
 }
 
 static bool read_limits(const json_t *object, struct ck_order *order) {
@@ -151,22 +144,26 @@ int ck_event_write_progress(enum ck_stage stage, uint64_t done, uint64_t total, 
     return ck_json_finish(&json);
 }
 
+static void write_files(const struct ck_job_result *result, struct ck_json *json) {
+    ck_json_key(json, "files");
+    ck_json_array_begin(json);
+    for (size_t i = 0; i < result->n_files; i++) {
+        ck_json_object_begin(json);
+        ck_json_key_string(json, "name", result->files[i].name);
+        ck_json_key_u64(json, "bytes", result->files[i].bytes);
+        ck_json_key_u64(json, "crc32", result->files[i].crc32);
+        ck_json_object_end(json);
+    }
+    ck_json_array_end(json);
+}
+
 int ck_event_write_done(const struct ck_job_result *result, struct ck_buffer *buffer) {
     struct ck_json json;
 
     ck_json_init(&json, ck_json_sink_buffer, buffer, NULL);
     ck_json_object_begin(&json);
     ck_json_key_string(&json, "event", "done");
-    ck_json_key(&json, "files");
-    ck_json_array_begin(&json);
-    for (size_t i = 0; i < result->n_files; i++) {
-        ck_json_object_begin(&json);
-        ck_json_key_string(&json, "name", result->files[i].name);
-        ck_json_key_u64(&json, "bytes", result->files[i].bytes);
-        ck_json_key_u64(&json, "crc32", result->files[i].crc32);
-        ck_json_object_end(&json);
-    }
-    ck_json_array_end(&json);
+    write_files(result, &json);
     ck_json_key_u64(&json, "tensors", result->tensors);
     ck_json_key_u64(&json, "assumed", result->assumed);
     ck_json_key_u64(&json, "dropped", result->dropped);
@@ -177,7 +174,7 @@ int ck_event_write_done(const struct ck_job_result *result, struct ck_buffer *bu
     return ck_json_finish(&json);
 }
 
-int ck_event_write_error(const struct ck_error *error, struct ck_buffer *buffer) {
+int ck_event_write_error(const struct ck_error *error, const struct ck_job_result *result, struct ck_buffer *buffer) {
     _cleanup_(decref) json_t *details = error->details[0] ? json_loads(error->details, JSON_DECODE_ANY, NULL) : NULL;
     struct ck_json json;
 
@@ -193,6 +190,7 @@ int ck_event_write_error(const struct ck_error *error, struct ck_buffer *buffer)
         ck_json_key(&json, "details");
         ck_json_raw(&json, error->details);
     }
+    write_files(result, &json);
     ck_json_object_end(&json);
     ck_json_newline(&json);
     return ck_json_finish(&json);
@@ -219,9 +217,9 @@ static bool read_file(const json_t *object, struct ck_job_file *file) {
 static bool read_files(const json_t *array, size_t outputs, struct ck_job_result *result) {
     size_t n = json_array_size(array);
 
-    if (n == 0 || n > outputs)
+    if (n > outputs || !json_is_array(array))
         return false;
-    result->files = calloc(n, sizeof(*result->files));
+    result->files = calloc(n + 1, sizeof(*result->files));
     if (!result->files)
         return false;
     for (; result->n_files < n; result->n_files++) {
@@ -246,9 +244,10 @@ static bool get_u32(const json_t *object, const char *key, uint32_t *ret_value) 
 }
 
 static bool read_done(const json_t *root, size_t outputs, struct ck_job_result *result) {
-    return read_files(json_object_get(root, "files"), outputs, result) && get_u32(root, "tensors", &result->tensors) &&
-           get_u32(root, "assumed", &result->assumed) && get_u32(root, "dropped", &result->dropped) &&
-           get_u32(root, "aliases", &result->aliases) && get_u64(root, "overflowed", &result->overflowed);
+    return read_files(json_object_get(root, "files"), outputs, result) && result->n_files > 0 &&
+           get_u32(root, "tensors", &result->tensors) && get_u32(root, "assumed", &result->assumed) &&
+           get_u32(root, "dropped", &result->dropped) && get_u32(root, "aliases", &result->aliases) &&
+           get_u64(root, "overflowed", &result->overflowed);
 }
 
 /* A worker has no say about connections, queues or the daemon itself. */
@@ -319,7 +318,8 @@ int ck_event_read(const char *line, size_t n, size_t outputs, struct ck_event *r
         ok = read_done(root, outputs, &ret_event->result);
     } else if (kind && strcmp(kind, "error") == 0) {
         ret_event->kind = CK_EVENT_ERROR;
-        ok = read_error(root, &ret_event->error);
+        ok = read_error(root, &ret_event->error) &&
+             read_files(json_object_get(root, "files"), outputs, &ret_event->result);
     }
     if (ok)
         return 0;

@@ -1,12 +1,14 @@
 /* server/protocol.h: what the daemon and a worker process say to each other.
  *
  * The daemon writes one order on the worker's stdin, one JSON object on one line:
- *   {"v":1,"job":ID,"spec":{"inputs":[{"role":"model","name":N}],"to":T,"quant":Q,"options":{NAME:TEXT}},
+ *   {"v":1,"job":ID,"spec":{"kind":K,"dry_run":true,"inputs":[{"role":"model","name":N}],"to":T,"quant":Q,
+ *    "options":{NAME:TEXT}},
  *    "limits":{"memory":B,"cpu":S,NAME OF core/base/limits.h:N},"threads":N,"outputs":N}
+ * kind is a word of CK_JOB_KINDS; an analysis has to and quant "" and no dry_run; dry_run may be left out.
  * The worker answers with lines of at most 64 KiB on its stdout:
  *   {"event":"progress","stage":S,"done":B,"total":B}
  *   {"event":"done","files":[{"name","bytes","crc32"}],"tensors","assumed","dropped","aliases","overflowed"}
- *   {"event":"error","code","where","detail","hint","details":JSON}
+ *   {"event":"error","code","where","detail","hint","details":JSON,"files":[..]}   files: the report of a refusal, or none
  * Descriptor 3 is the input; 4 .. 3 + outputs are the output files, which `files` lists in the order of the
  * descriptors.
  *
@@ -39,7 +41,8 @@ struct ck_order {
 /* Appends the line, newline included. Returns 0 or CK_E_OUT_OF_MEMORY. */
 int ck_order_write(const struct ck_order *order, struct ck_buffer *buffer, struct ck_error *err);
 
-/* Returns 0, CK_E_INTERNAL if the text is no order, the errors of ck_spec_init() and ck_spec_set(). */
+/* Returns 0, CK_E_INTERNAL if the text is no order (also an analysis with a target, or a dry run of one), the errors of
+ * ck_spec_init() and ck_spec_set(). */
 int ck_order_read(const char *text, size_t n, struct ck_order *ret_order, struct ck_error *err);
 
 /* Accepts a zeroed order. An order that was read must not be moved: spec points into it. */
@@ -51,14 +54,14 @@ struct ck_event {
     enum ck_event_kind kind;
     enum ck_stage stage; /* progress */
     uint64_t done, total;
-    struct ck_job_result result; /* done; owned, taken with TAKE_PTR(result.files) */
+    struct ck_job_result result; /* done, error; owned, taken with TAKE_PTR(result.files) */
     struct ck_error error;       /* error */
 };
 
 /* The worker's side: append one line. Returns 0 or CK_E_OUT_OF_MEMORY (longer than CK_EVENT_MAX). */
 int ck_event_write_progress(enum ck_stage stage, uint64_t done, uint64_t total, struct ck_buffer *buffer);
 int ck_event_write_done(const struct ck_job_result *result, struct ck_buffer *buffer);
-int ck_event_write_error(const struct ck_error *error, struct ck_buffer *buffer);
+int ck_event_write_error(const struct ck_error *error, const struct ck_job_result *result, struct ck_buffer *buffer);
 
 /* The daemon's side: one line, without its newline. At most `outputs` files are believed, with names of [A-Za-z0-9._-]
  * that are no ".." and differ. Codes must be of the classes that a document or a disk can cause. Returns 0 or

@@ -36,3 +36,35 @@ void ck_request_id(const char *offered, char ret_id[static CK_REQUEST_ID_MAX]) {
     else
         make_uuid7(ret_id);
 }
+
+static bool is_hex(const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!((text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f')))
+            return false;
+    return true;
+}
+
+static bool is_zero(const char *text, size_t n) {
+    while (n > 0 && text[n - 1] == '0')
+        n--;
+    return n == 0;
+}
+
+/* VERSION-TRACE-PARENT-FLAGS: 2, 32, 16 and 2 digits; a later version may go on behind another dash. */
+bool ck_traceparent_parse(const char *header, char ret_trace_id[static CK_TRACE_ID_MAX]) {
+    size_t n = header ? strlen(header) : 0;
+    const char *trace, *parent;
+
+    if (n < 55 || header[2] != '-' || header[35] != '-' || header[52] != '-')
+        return false;
+    trace = header + 3;
+    parent = header + 36;
+    if (!is_hex(header, 2) || !is_hex(trace, 32) || !is_hex(parent, 16) || !is_hex(header + 53, 2))
+        return false;
+    if (strncmp(header, "ff", 2) == 0 || is_zero(trace, 32) || is_zero(parent, 16))
+        return false;
+    if (n > 55 && (strncmp(header, "00", 2) == 0 || header[55] != '-'))
+        return false;
+    snprintf(ret_trace_id, CK_TRACE_ID_MAX, "%.32s", trace);
+    return true;
+}

@@ -10,4 +10,11 @@
  * offered may be NULL. */
 void ck_request_id(const char *offered, char ret_id[static CK_REQUEST_ID_MAX]);
 
+#define CK_TRACE_ID_MAX 33
+
+/* The trace id (32 hex digits) of a traceparent header (W3C Trace Context, version 00, and what later versions promise
+ * to keep of it). False for NULL, anything malformed, capitals, ids of zeros only and version ff; ret_trace_id is
+ * untouched then, and the trace begins here. */
+bool ck_traceparent_parse(const char *header, char ret_trace_id[static CK_TRACE_ID_MAX]);
+
 #endif

@@ -3,60 +3,23 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/base/version.h"
-#include "core/output/zip_layout.h"
 
-#define ZIP_BLOCK (512u << 10)
-
-static void add_headers(struct MHD_Response *response, const struct ck_reply *reply, const char *request_id) {
-    for (size_t i = 0; i < reply->n_headers; i++)
-        MHD_add_response_header(response, reply->headers[i].name, reply->headers[i].value);
-    MHD_add_response_header(response, "X-Request-Id", request_id);
-    MHD_add_response_header(response, "X-Ckptd-Version", ck_version());
-}
-
-static enum MHD_Result queue(struct MHD_Connection *connection, struct MHD_Response *response,
-                             const struct ck_reply *reply, const char *request_id) {
-    enum MHD_Result result;
-
-    if (!response)
-        return MHD_NO;
-    add_headers(response, reply, request_id);
-    result = MHD_queue_response(connection, (unsigned)reply->status, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-enum MHD_Result ck_respond(struct MHD_Connection *connection, const struct ck_reply *reply, const char *request_id) {
-    if (reply->broken)
-        return MHD_NO;
-    return queue(connection,
-                 MHD_create_response_from_buffer(reply->body.length, (void *)(uintptr_t)ck_buffer_text(&reply->body),
-                                                 MHD_RESPMEM_MUST_COPY),
-                 reply, request_id);
-}
-
-enum MHD_Result ck_respond_file(struct MHD_Connection *connection, const struct ck_reply *reply, const char *request_id,
-                                int fd, uint64_t bytes) {
-    struct MHD_Response *response = reply->broken ? NULL : MHD_create_response_from_fd64(bytes, fd);
-
-    if (!response) {
-        close(fd);
-        return MHD_NO;
-    }
-    return queue(connection, response, reply, request_id);
-}
+#define ZIP_BLOCK (512u << 10) /* as fast as larger ones; 128 KiB is slower */
 
 struct zip_body {
     struct ck_zip_layout layout;
-    struct ck_job files; /* only the outcome is used */
+    uint64_t offset; /* of the range in the zip */
+    int *files;
+    size_t n_files;
 };
 
 static ssize_t read_zip(void *ctx, uint64_t position, char *buffer, size_t n) {
     struct zip_body *body = ctx;
     struct ck_error err = {0};
-    ssize_t got = ck_zip_layout_read(&body->layout, position, buffer, n, &err);
+    ssize_t got = ck_zip_layout_read(&body->layout, body->offset + position, buffer, n, &err);
 
     return got > 0 ? got : got == 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
 }
@@ -65,59 +28,76 @@ static void free_zip(void *ctx) {
     struct zip_body *body = ctx;
 
     ck_zip_layout_release(&body->layout);
-    ck_job_outcome_release(&body->files);
+    for (size_t i = 0; i < body->n_files; i++)
+        close(body->files[i]);
+    free(body->files);
     free(body);
 }
 
-static int lay_out(struct zip_body *body, const char *folder, const struct ck_job *job, struct ck_error *err) {
-    size_t n = job->result.n_files;
-    _cleanup_(ck_freep) struct ck_zip_file *files = calloc(n, sizeof(*files));
-    _cleanup_(ck_freep) char *names = NULL;
-    size_t room = strlen(folder) + 1 + sizeof(job->result.files[0].name) + 1;
-
-    names = calloc(n, room);
-    if (!files || !names)
-        return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the answer");
-    for (size_t i = 0; i < n; i++) {
-        snprintf(names + i * room, room, "%s/%s", folder, job->result.files[i].name);
-        files[i] = (struct ck_zip_file){
-            .name = names + i * room,
-            .fd = job->files[i],
-            .bytes = job->result.files[i].bytes,
-            .crc32 = job->result.files[i].crc32,
-        };
-    }
-    return ck_zip_layout_make(files, n, &body->layout, err);
-}
-
-int ck_respond_zip(struct MHD_Connection *connection, const struct ck_reply *reply, const char *request_id,
-                   const char *folder, struct ck_job *job, enum MHD_Result *ret_result, uint64_t *ret_bytes,
-                   struct ck_error *err) {
+static struct MHD_Response *zip_response(struct ck_reply *reply) {
     struct zip_body *body = calloc(1, sizeof(*body));
-    struct MHD_Response *response = NULL;
-    int r;
+    struct MHD_Response *response;
 
     if (!body)
-        return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the answer");
-    r = lay_out(body, folder, job, err);
-    if (r == 0) {
-        *ret_bytes = body->layout.length;
-        response = MHD_create_response_from_callback(body->layout.length, ZIP_BLOCK, read_zip, body, free_zip);
-        if (!response || reply->broken)
-            r = ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the answer");
+        return NULL;
+    *body = (struct zip_body){
+        .layout = reply->zip, .offset = reply->offset, .files = reply->zip_files, .n_files = reply->n_zip_files};
+    reply->zip = (struct ck_zip_layout){0};
+    reply->zip_files = NULL;
+    reply->n_zip_files = 0;
+    response = MHD_create_response_from_callback(reply->length, ZIP_BLOCK, read_zip, body, free_zip);
+    if (!response)
+        free_zip(body);
+    return response;
+}
+
+static struct MHD_Response *file_response(struct ck_reply *reply) {
+    int fd = reply->fd;
+    struct MHD_Response *response = MHD_create_response_from_fd_at_offset64(reply->length, fd, reply->offset);
+
+    if (response)
+        reply->fd = -1;
+    return response;
+}
+
+static struct MHD_Response *text_response(struct ck_reply *reply) {
+    struct MHD_Response *response;
+
+    if (reply->body.length == 0)
+        return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    response = MHD_create_response_from_buffer(reply->body.length, reply->body.data, MHD_RESPMEM_MUST_FREE);
+    if (response)
+        reply->body = (struct ck_buffer){0};
+    return response;
+}
+
+static struct MHD_Response *make_response(struct ck_reply *reply) {
+    switch (reply->kind) {
+    case CK_REPLY_STATIC:
+        return MHD_create_response_from_buffer(reply->length, (void *)(uintptr_t)(reply->bytes + reply->offset),
+                                               MHD_RESPMEM_PERSISTENT);
+    case CK_REPLY_FILE:
+        return file_response(reply);
+    case CK_REPLY_ZIP:
+        return zip_response(reply);
+    default:
+        return text_response(reply);
     }
-    if (r < 0) {
-        if (response)
-            MHD_destroy_response(response); /* frees the body */
-        else
-            free_zip(body);
-        return r;
-    }
-    body->files.files = TAKE_PTR(job->files);
-    body->files.result = job->result;
-    job->result = (struct ck_job_result){0};
-    *ret_result = queue(connection, response, reply, request_id);
-    return 0;
+}
+
+enum MHD_Result ck_respond(struct MHD_Connection *connection, struct ck_reply *reply, const char *request_id) {
+    struct MHD_Response *response = reply->broken ? NULL : make_response(reply);
+    enum MHD_Result result;
+
+    if (!response)
+        return MHD_NO;
+    for (size_t i = 0; i < reply->n_headers; i++)
+        MHD_add_response_header(response, reply->headers[i].name, reply->headers[i].value);
+    MHD_add_response_header(response, "X-Request-Id", request_id);
+    MHD_add_response_header(response, "X-Ckptd-Version", ck_version());
+    result = MHD_queue_response(connection, (unsigned)reply->status, response);
+    MHD_destroy_response(response);
+    return result;
 }
 
 void ck_respond_raw(int fd, const struct ck_reply *reply, const char *request_id) {

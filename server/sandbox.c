@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -149,7 +151,8 @@ int ck_sandbox_close(struct ck_error *err) {
         return 0;
     filter = seccomp_init(SCMP_ACT_KILL_PROCESS);
     if (!filter)
-        return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the filter");
+        return ck_error_set(err, CK_E_IO, NULL,
+                            "the worker process could not be locked in: seccomp is not permitted here");
     r = seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
     if (r == 0)
         r = add_rules(filter);
@@ -161,4 +164,15 @@ int ck_sandbox_close(struct ck_error *err) {
     if (r < 0)
         return ck_error_set_errno(err, -r, NULL, "put the worker under its filter");
     return 0;
+}
+
+int ck_sandbox_check(struct ck_error *err) {
+    uint32_t action = SECCOMP_RET_KILL_PROCESS;
+
+    if (SANITIZED || syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
+        return 0;
+    ck_error_set(err, CK_E_IO, NULL, "worker processes cannot be locked in: seccomp is not permitted here (%s)",
+                 strerror(errno));
+    ck_error_set_hint(err, "allow the system call seccomp in the service's or container's own filter");
+    return CK_E_IO;
 }

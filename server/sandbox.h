@@ -24,4 +24,7 @@ int ck_sandbox_close(struct ck_error *err);
 /* "seccomp", or "off (sanitizer)". Static storage. */
 const char *ck_sandbox_name(void);
 
+/* In the daemon, before anything is served: whether workers will be able to lock themselves in. Returns 0 or CK_E_IO. */
+int ck_sandbox_check(struct ck_error *err);
+
 #endif

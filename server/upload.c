@@ -1,16 +1,27 @@
 #include "server/upload.h"
 
 #include <errno.h>
+#include <fcntl.h>
+
+#include "server/data_dir.h"
 
 #define HASH_QUEUE_AT (1ull << 20) /* fewer new bytes are not worth a thread's turn, unless they are the last */
 #define HASH_TURN     (8ull << 20) /* bytes of one upload before the next has its turn */
 #define HASH_READ     (256u << 10)
+#define WRITEBACK_AT  (8ull << 20)
 
-struct ck_hasher {
+/* Uploads that wait for a thread. */
+struct line {
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    struct ck_upload *first, *last;
+    struct ck_upload_turn *first, *last;
     bool stopping;
+};
+
+struct ck_hasher {
+    struct line hashing, writeback;
+    pthread_t writer; /* one: the disk is the bound, and a disk that blocks it must not stop a digest */
+    bool writer_runs;
     unsigned n_threads;
     pthread_t threads[];
 };
@@ -19,48 +30,75 @@ static void unreference(struct ck_upload *upload) {
     if (atomic_fetch_sub(&upload->references, 1) != 1)
         return;
     EVP_MD_CTX_free(upload->sha);
-    close(upload->fd);
+    ck_data_dir_discard(upload->fd);
     pthread_mutex_destroy(&upload->lock);
     free(upload);
 }
 
-static void push(struct ck_hasher *hasher, struct ck_upload *upload) {
-    pthread_mutex_lock(&hasher->lock);
-    upload->next = NULL;
-    if (hasher->last)
-        hasher->last->next = upload;
-    else
-        hasher->first = upload;
-    hasher->last = upload;
-    pthread_cond_signal(&hasher->wake);
-    pthread_mutex_unlock(&hasher->lock);
+static void line_init(struct line *line) {
+    pthread_mutex_init(&line->lock, NULL);
+    pthread_cond_init(&line->wake, NULL);
 }
 
-static struct ck_upload *pop(struct ck_hasher *hasher) {
-    struct ck_upload *upload;
+static void line_release(struct line *line) {
+    pthread_cond_destroy(&line->wake);
+    pthread_mutex_destroy(&line->lock);
+}
 
-    pthread_mutex_lock(&hasher->lock);
-    while (!hasher->first && !hasher->stopping)
-        pthread_cond_wait(&hasher->wake, &hasher->lock);
-    upload = hasher->first;
-    if (upload) {
-        hasher->first = upload->next;
-        if (!hasher->first)
-            hasher->last = NULL;
+static void line_stop(struct line *line) {
+    pthread_mutex_lock(&line->lock);
+    line->stopping = true;
+    pthread_cond_broadcast(&line->wake);
+    pthread_mutex_unlock(&line->lock);
+}
+
+/* With the upload's lock held. */
+static void push(struct line *line, struct ck_upload_turn *turn, struct ck_upload *upload) {
+    atomic_fetch_add(&upload->references, 1);
+    turn->queued = true;
+    pthread_mutex_lock(&line->lock);
+    turn->upload = upload;
+    turn->next = NULL;
+    if (line->last)
+        line->last->next = turn;
+    else
+        line->first = turn;
+    line->last = turn;
+    pthread_cond_signal(&line->wake);
+    pthread_mutex_unlock(&line->lock);
+}
+
+/* NULL when it was stopped and nothing is left. The reference is the caller's. */
+static struct ck_upload *pop(struct line *line) {
+    struct ck_upload_turn *turn;
+
+    pthread_mutex_lock(&line->lock);
+    while (!line->first && !line->stopping)
+        pthread_cond_wait(&line->wake, &line->lock);
+    turn = line->first;
+    if (turn) {
+        line->first = turn->next;
+        if (!line->first)
+            line->last = NULL;
     }
-    pthread_mutex_unlock(&hasher->lock);
-    return upload;
+    pthread_mutex_unlock(&line->lock);
+    return turn ? turn->upload : NULL;
 }
 
 /* With the upload's lock held. */
 static void queue_if_worthwhile(struct ck_upload *upload) {
     bool worth = upload->written - upload->hashed >= HASH_QUEUE_AT || (upload->finished && !upload->digested);
 
-    if (!worth || upload->queued || upload->abandoned)
-        return;
-    upload->queued = true;
-    atomic_fetch_add(&upload->references, 1);
-    push(upload->hasher, upload);
+    if (worth && !upload->hashing.queued && !upload->abandoned)
+        push(&upload->hasher->hashing, &upload->hashing, upload);
+}
+
+/* With the upload's lock held. The rest, less than a turn, is left to the sync. */
+static void write_back_if_worthwhile(struct ck_upload *upload) {
+    bool worth = upload->write_back && upload->hashed - upload->written_back >= WRITEBACK_AT;
+
+    if (worth && !upload->writeback.queued && !upload->abandoned)
+        push(&upload->hasher->writeback, &upload->writeback, upload);
 }
 
 /* Hashes up to `end`. Only the thread that popped the upload touches its SHA state and `hashed`. */
@@ -94,7 +132,7 @@ static void take_turn(struct ck_upload *upload, uint8_t *buffer) {
     done = hash_range(upload, from, end, buffer, &read_errno);
 
     pthread_mutex_lock(&upload->lock);
-    upload->queued = false;
+    upload->hashing.queued = false;
     upload->hashed = done;
     if (read_errno)
         upload->read_error = read_errno;
@@ -110,6 +148,28 @@ static void take_turn(struct ck_upload *upload, uint8_t *buffer) {
             upload->ready(upload->ctx, false);
     }
     queue_if_worthwhile(upload);
+    write_back_if_worthwhile(upload);
+    pthread_mutex_unlock(&upload->lock);
+    unreference(upload);
+}
+
+/* Asks the kernel to begin writing what was hashed, and waits for nothing but room in the disk's queue. */
+static void take_writeback_turn(struct ck_upload *upload) {
+    uint64_t from, end;
+
+    pthread_mutex_lock(&upload->lock);
+    from = upload->written_back;
+    end = upload->abandoned ? from : upload->hashed;
+    pthread_mutex_unlock(&upload->lock);
+
+    /* A failure is the sync's to report. */
+    if (end > from)
+        (void)sync_file_range(upload->fd, (off_t)from, (off_t)(end - from), SYNC_FILE_RANGE_WRITE);
+
+    pthread_mutex_lock(&upload->lock);
+    upload->writeback.queued = false;
+    upload->written_back = end;
+    write_back_if_worthwhile(upload);
     pthread_mutex_unlock(&upload->lock);
     unreference(upload);
 }
@@ -119,19 +179,30 @@ static void *hasher_main(void *ctx) {
     _cleanup_(ck_freep) uint8_t *buffer = malloc(HASH_READ);
     struct ck_upload *upload;
 
-    while (buffer && (upload = pop(hasher)) != NULL)
+    while (buffer && (upload = pop(&hasher->hashing)) != NULL)
         take_turn(upload, buffer);
+    return NULL;
+}
+
+static void *writer_main(void *ctx) {
+    struct ck_hasher *hasher = ctx;
+    struct ck_upload *upload;
+
+    while ((upload = pop(&hasher->writeback)) != NULL)
+        take_writeback_turn(upload);
     return NULL;
 }
 
 int ck_hasher_new(unsigned threads, struct ck_hasher **ret_hasher, struct ck_error *err) {
     struct ck_hasher *hasher = calloc(1, sizeof(*hasher) + threads * sizeof(pthread_t));
-    int r = 0;
+    int r;
 
     if (!hasher)
         return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "out of memory");
-    pthread_mutex_init(&hasher->lock, NULL);
-    pthread_cond_init(&hasher->wake, NULL);
+    line_init(&hasher->hashing);
+    line_init(&hasher->writeback);
+    r = pthread_create(&hasher->writer, NULL, writer_main, hasher);
+    hasher->writer_runs = r == 0;
     for (; hasher->n_threads < threads && r == 0; hasher->n_threads += r == 0)
         r = pthread_create(&hasher->threads[hasher->n_threads], NULL, hasher_main, hasher);
     if (r != 0) {
@@ -145,14 +216,14 @@ int ck_hasher_new(unsigned threads, struct ck_hasher **ret_hasher, struct ck_err
 void ck_hasher_free(struct ck_hasher *hasher) {
     if (!hasher)
         return;
-    pthread_mutex_lock(&hasher->lock);
-    hasher->stopping = true;
-    pthread_cond_broadcast(&hasher->wake);
-    pthread_mutex_unlock(&hasher->lock);
+    line_stop(&hasher->hashing);
     for (unsigned i = 0; i < hasher->n_threads; i++)
         pthread_join(hasher->threads[i], NULL);
-    pthread_cond_destroy(&hasher->wake);
-    pthread_mutex_destroy(&hasher->lock);
+    line_stop(&hasher->writeback);
+    if (hasher->writer_runs)
+        pthread_join(hasher->writer, NULL);
+    line_release(&hasher->hashing);
+    line_release(&hasher->writeback);
     free(hasher);
 }
 
@@ -175,6 +246,12 @@ int ck_upload_new(struct ck_hasher *hasher, int fd, void (*ready)(void *ctx, boo
     pthread_mutex_init(&upload->lock, NULL);
     *ret_upload = upload;
     return 0;
+}
+
+void ck_upload_set_writeback(struct ck_upload *upload, bool on) {
+    pthread_mutex_lock(&upload->lock);
+    upload->write_back = on;
+    pthread_mutex_unlock(&upload->lock);
 }
 
 int ck_upload_write(struct ck_upload *upload, const void *bytes, size_t n, struct ck_error *err) {

@@ -9,13 +9,14 @@
 
 #include "server/log.h"
 #include "server/protocol.h"
+#include "server/scheduler.h"
 
 #define STDERR_KEPT 4096 /* bytes of what a dying worker says */
 
 struct ck_child {
-    struct ck_job *job;
+    struct ck_run *run;
     const struct ck_settings *settings;
-    void (*ended)(struct ck_job *job, void *ctx);
+    void (*ended)(struct ck_run *run, void *ctx);
     void *ctx;
 
     uv_process_t process;
@@ -91,7 +92,7 @@ static int judge(struct ck_child *child, struct ck_error *err) {
             *err = (struct ck_error){0};
             ck_error_set(err, CK_E_WORKER_OOM, said->where,
                          "the worker process reached its limit of %llu MiB (--worker-memory): %s",
-                         (unsigned long long)(child->settings->worker_memory >> 20), said->message);
+                         (unsigned long long)(child->run->memory >> 20), said->message);
         }
         return err->code;
     }
@@ -104,16 +105,22 @@ static int judge(struct ck_child *child, struct ck_error *err) {
     return check_files(child, err);
 }
 
-static int hand_over(struct ck_child *child, struct ck_job *job) {
+/* A refusal keeps its report; a worker that was killed or lies about its files has none. */
+static bool has_report(const struct ck_child *child) {
+    return !child->killed_for.code && child->has_verdict && child->verdict.kind == CK_EVENT_ERROR &&
+           child->verdict.result.n_files > 0 && check_files(child, NULL) == 0;
+}
+
+static int hand_over(struct ck_child *child, struct ck_run *run) {
     size_t n = child->verdict.result.n_files;
     int *files = calloc(n, sizeof(*files));
 
     if (!files)
-        return ck_error_set(&job->err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the result");
+        return ck_error_set(&run->err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the result");
     for (size_t i = 0; i < n; i++)
         files[i] = TAKE_FD(child->outputs[i]);
-    job->files = files;
-    job->result = child->verdict.result;
+    run->files = files;
+    run->result = child->verdict.result;
     child->verdict.result.files = NULL;
     return 0;
 }
@@ -122,14 +129,15 @@ static void log_stderr(struct ck_child *child) {
     if (child->stderr_used == 0)
         return;
     child->stderr_text[CK_MIN(child->stderr_used, sizeof(child->stderr_text) - 1)] = 0;
-    CK_LOG(WARNING, "worker stderr", CK_LOG_TEXT("job", child->job->id), CK_LOG_TEXT("text", child->stderr_text));
+    CK_LOG(WARNING, "worker stderr", CK_LOG_TEXT("job_id", child->run->row.id),
+           CK_LOG_TEXT("text", child->stderr_text));
 }
 
 /* ---- handles ---- */
 
 static void child_free(struct ck_child *child) {
     for (size_t i = 0; i < child->n_outputs; i++)
-        ck_closep(&child->outputs[i]);
+        ck_data_dir_discard(TAKE_FD(child->outputs[i]));
     ck_event_release(&child->verdict);
     ck_buffer_release(&child->order);
     free(child);
@@ -137,15 +145,15 @@ static void child_free(struct ck_child *child) {
 
 static void on_closed(uv_handle_t *handle) {
     struct ck_child *child = handle->data;
-    struct ck_job *job = child->job;
-    void (*ended)(struct ck_job *, void *) = child->ended;
+    struct ck_run *run = child->run;
+    void (*ended)(struct ck_run *, void *) = child->ended;
     void *ctx = child->ctx;
 
     if (--child->open_handles > 0)
         return;
     child_free(child);
     if (ended)
-        ended(job, ctx);
+        ended(run, ctx);
 }
 
 static void close_handle(struct ck_child *child, uv_handle_t *handle) {
@@ -164,16 +172,16 @@ static void close_all(struct ck_child *child) {
 
 /* The outcome is known when the process has ended and everything that it wrote was read. */
 static void judge_when_over(struct ck_child *child) {
-    struct ck_job *job = child->job;
+    struct ck_run *run = child->run;
 
     if (!child->exited || !child->out_closed || !child->err_closed || child->judged)
         return;
     child->judged = true;
-    if (judge(child, &job->err) == 0)
-        hand_over(child, job);
+    if (judge(child, &run->err) == 0 || has_report(child))
+        hand_over(child, run);
     log_stderr(child);
-    if (job->err.code == CK_E_WORKER_CRASHED)
-        CK_LOG(WARNING, "worker crashed", CK_LOG_TEXT("job", job->id), CK_LOG_TEXT("detail", job->err.message));
+    if (run->err.code == CK_E_WORKER_CRASHED)
+        CK_LOG(WARNING, "worker crashed", CK_LOG_TEXT("job_id", run->row.id), CK_LOG_TEXT("detail", run->err.message));
     close_all(child);
 }
 
@@ -223,8 +231,7 @@ static void take_line(struct ck_child *child, const char *line, size_t n) {
     }
     uv_timer_again(&child->silence);
     if (event.kind == CK_EVENT_PROGRESS) {
-        CK_LOG(DEBUG, "progress", CK_LOG_TEXT("job", child->job->id), CK_LOG_TEXT("stage", ck_stage_name(event.stage)),
-               CK_LOG_NUMBER("done", event.done), CK_LOG_NUMBER("total", event.total));
+        ck_scheduler_progress(child->run, event.stage, event.done, event.total);
         return;
     }
     child->has_verdict = true;
@@ -296,17 +303,18 @@ static void on_err(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer) {
 
 /* ---- the start ---- */
 
-static size_t outputs_for(const struct ck_job *job, const struct ck_settings *settings) {
+static size_t outputs_for(const struct ck_run *run, const struct ck_settings *settings) {
     uint64_t bytes, files;
 
-    if (!ck_mul_u64(job->input_bytes, settings->limits.output_ratio, &bytes) || !ck_add_u64(bytes, 64 * CK_MIB, &bytes))
+    if (!ck_mul_u64(run->row.inputs[0].bytes, settings->limits.output_ratio, &bytes) ||
+        !ck_add_u64(bytes, 64 * CK_MIB, &bytes))
         return CK_WORKER_OUTPUTS_MAX;
-    files = bytes / CK_MAX(job->spec->max_shard_bytes, 1u) + 3;
+    files = bytes / CK_MAX(run->spec.max_shard_bytes, 1u) + 3;
     return (size_t)CK_MIN(files, (uint64_t)CK_WORKER_OUTPUTS_MAX);
 }
 
 static int make_outputs(struct ck_child *child, const struct ck_data_dir *data, struct ck_error *err) {
-    size_t n = outputs_for(child->job, child->settings);
+    size_t n = outputs_for(child->run, child->settings);
 
     for (; child->n_outputs < n; child->n_outputs++) {
         int r = ck_data_dir_temporary(data, &child->outputs[child->n_outputs], err);
@@ -319,16 +327,16 @@ static int make_outputs(struct ck_child *child, const struct ck_data_dir *data, 
 
 static int write_order(struct ck_child *child, struct ck_error *err) {
     struct ck_order order = {
-        .spec = child->job->spec,
-        .input_name = child->job->input_name,
+        .spec = &child->run->spec,
+        .input_name = child->run->row.inputs[0].name,
         .limits = child->settings->limits,
-        .memory = child->settings->worker_memory,
+        .memory = child->run->memory,
         .cpu = child->settings->worker_cpu,
         .threads = child->settings->threads,
         .outputs = child->n_outputs,
     };
 
-    snprintf(order.job, sizeof(order.job), "%s", child->job->id);
+    snprintf(order.job, sizeof(order.job), "%s", child->run->row.id);
     ck_buffer_init(&child->order, CK_ORDER_MAX);
     return ck_order_write(&order, &child->order, err);
 }
@@ -369,7 +377,7 @@ static int spawn(struct ck_child *child, uv_loop_t *loop, struct ck_error *err) 
     stdio[2].flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE;
     stdio[2].data.stream = (uv_stream_t *)&child->err;
     stdio[CK_WORKER_FD_INPUT].flags = UV_INHERIT_FD;
-    stdio[CK_WORKER_FD_INPUT].data.fd = child->job->input_fd;
+    stdio[CK_WORKER_FD_INPUT].data.fd = child->run->input_fd;
     for (size_t i = 0; i < child->n_outputs; i++) {
         stdio[CK_WORKER_FD_OUTPUT + i].flags = UV_INHERIT_FD;
         stdio[CK_WORKER_FD_OUTPUT + i].data.fd = child->outputs[i];
@@ -391,14 +399,14 @@ static void open_handles(struct ck_child *child, uv_loop_t *loop) {
 }
 
 int ck_child_start(uv_loop_t *loop, const struct ck_settings *settings, const struct ck_data_dir *data,
-                   struct ck_job *job, void (*ended)(struct ck_job *job, void *ctx), void *ctx, struct ck_error *err) {
+                   struct ck_run *run, void (*ended)(struct ck_run *run, void *ctx), void *ctx, struct ck_error *err) {
     struct ck_child *child = calloc(1, sizeof(*child));
     uv_buf_t order;
     int r;
 
     if (!child)
         return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for a worker process");
-    child->job = job;
+    child->run = run;
     child->settings = settings;
     r = make_outputs(child, data, err);
     if (r == 0)
@@ -415,7 +423,7 @@ int ck_child_start(uv_loop_t *loop, const struct ck_settings *settings, const st
     }
     child->ended = ended;
     child->ctx = ctx;
-    job->child = child;
+    run->child = child;
     uv_timer_start(&child->silence, on_silence, settings->worker_silence * 1000, settings->worker_silence * 1000);
     uv_read_start((uv_stream_t *)&child->out, give_line_room, on_out);
     uv_read_start((uv_stream_t *)&child->err, give_stderr_room, on_err);

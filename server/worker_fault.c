@@ -26,6 +26,10 @@ static void fault_slow(_unused_ struct ck_error *err) {
     nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
 }
 
+static void fault_nap(_unused_ struct ck_error *err) {
+    nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+}
+
 static void fault_spin(_unused_ struct ck_error *err) {
     for (volatile unsigned long i = 0;; i++)
         ;
@@ -90,11 +94,29 @@ static const struct {
     {"crash", fault_crash}, {"abort", fault_abort},   {"hang", fault_hang},     {"spin", fault_spin},
     {"eat", fault_eat},     {"execve", fault_execve}, {"socket", fault_socket}, {"connect", fault_connect},
     {"open", fault_open},   {"exit", fault_exit},     {"lie", fault_lie},       {"babble", fault_babble},
-    {"slow", fault_slow},
+    {"slow", fault_slow},   {"nap", fault_nap},
 };
 
-void ck_worker_fault_apply(const char *fault, struct ck_error *err) {
-    for (size_t i = 0; fault && i < CK_ARRAY_LEN(faults); i++)
-        if (strcmp(fault, faults[i].name) == 0)
+static void apply(const char *name, size_t n, struct ck_error *err) {
+    for (size_t i = 0; i < CK_ARRAY_LEN(faults); i++)
+        if (strlen(faults[i].name) == n && memcmp(name, faults[i].name, n) == 0)
             faults[i].apply(err);
+}
+
+/* part: "FAULT" or "FAULT@PREFIX". */
+static void apply_part(const char *part, size_t n, const char *input, struct ck_error *err) {
+    const char *at = memchr(part, '@', n);
+    size_t name = at ? (size_t)(at - part) : n, prefix = at ? n - name - 1 : 0;
+
+    if (!at || strncmp(input, at + 1, prefix) == 0)
+        apply(part, name, err);
+}
+
+void ck_worker_fault_apply(const char *fault, const char *input, struct ck_error *err) {
+    while (fault && *fault) {
+        size_t n = strcspn(fault, ",");
+
+        apply_part(fault, n, input, err);
+        fault += n + (fault[n] == ',');
+    }
 }

@@ -5,9 +5,9 @@
 
 #include "core/base/error.h"
 
-/* crash, abort, hang, spin (uses the processor), slow (one second, then goes on), eat (memory), execve, socket,
- * connect, open, exit (without a word), lie (claims files that are not there), babble (a line without end). NULL or an
- * unknown word: none. */
-void ck_worker_fault_apply(const char *fault, struct ck_error *err);
+/* fault: one, or several with commas, applied in turn: crash, abort, hang, spin (uses the processor), slow (one second, then goes on), nap (a tenth
+ * of it), eat (memory), execve, socket, connect, open, exit (without a word), lie (claims files that are not there), babble (a line without end).
+ * "crash@poison" strikes jobs only whose input's name begins with "poison", so that others run beside them. NULL or an unknown word: none. */
+void ck_worker_fault_apply(const char *fault, const char *input, struct ck_error *err);
 
 #endif

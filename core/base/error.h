@@ -17,15 +17,34 @@
     X(BAD_REQUEST,                request,  400, false, "the request is malformed",                        "compare the command with the examples that GET / prints") \
     X(BAD_OPTION,                 request,  400, false, "an option is unknown or has a wrong value",       "the README lists every option with its values")  \
     X(BAD_RULE,                   request,  400, false, "a layer or rule does not fit its tensor",         "correct the pattern or the class named in layers= or rules=") \
+    X(BAD_JSON,                   request,  400, false, "the body is not the JSON that is expected",       "compare the body with the example of this path in /openapi.yaml") \
+    X(UNKNOWN_MEMBER,             request,  400, false, "the JSON has a member that is not known",         "the message names the nearest one; /openapi.yaml lists all") \
+    X(BAD_CURSOR,                 request,  400, false, "the cursor is not one of ours",                   "take next_cursor of the page before, unchanged") \
+    X(MISSING_FILE,               request,  400, false, "no file came with the request",                   "send one: -T FILE, or -F file=@FILE, or -F digest=sha256:HEX of a blob") \
     X(UNSUPPORTED_TARGET,         request,  400, false, "unknown target format",                           "use one of the targets that the message lists")  \
     X(UNSUPPORTED_QUANT,          request,  400, false, "unknown quantization",                            "use one of the quantizations that the message lists, or none") \
     X(NOT_FOUND,                  request,  404, false, "nothing is served under this path",               "GET / lists the paths")                          \
+    X(JOB_NOT_FOUND,              request,  404, false, "there is no such job",                            "GET /v1/jobs lists the jobs; records are forgotten after --record-ttl") \
+    X(BLOB_NOT_FOUND,             request,  404, false, "there is no such blob",                           "upload it: curl -T FILE .../v1/blobs; unused blobs are removed after --input-ttl") \
+    X(RESULT_NOT_FOUND,           request,  404, false, "the job has no such result",                      "GET /v1/jobs/ID/results lists what it has") \
+    X(MATRIX_NOT_FOUND,           request,  404, false, "there is no such matrix",                         "GET /v1/matrix lists them") \
+    X(INPUT_NOT_FOUND,            request,  422, false, "an input of the job is not stored here",          "upload it to /v1/blobs first, then name its digest") \
+    X(RESULTS_EXPIRED,            request,  410, false, "the results of the job were removed",             "POST /v1/jobs/ID/retry makes them again while the input is stored; --result-ttl sets how long results stay") \
+    X(JOB_NOT_FINISHED,           request,  409, true,  "the job is not finished",                         "GET /v1/jobs/ID?wait=60 waits for it") \
+    X(JOB_FINISHED,               request,  409, false, "the job is finished already",                     "there is nothing left to cancel") \
+    X(JOB_NOT_RETRYABLE,          request,  409, false, "the job cannot be retried",                       "only failed, cancelled, dead and expired jobs can be") \
+    X(BLOB_IN_USE,                request,  409, true,  "a job needs the blob",                            "wait for the job or cancel it") \
+    X(NOT_ACCEPTABLE,             request,  406, false, "the answer has no such media type",               "leave out Accept, or name one of the types that the message lists") \
+    X(RANGE_NOT_SATISFIABLE,      request,  416, false, "the range begins beyond the end",                 "Content-Range of the answer has the size; with curl -C - the file may be complete already") \
+    X(UNSUPPORTED_MEDIA,          request,  415, false, "the body has a Content-Type that this path does not take", "the message names those it takes") \
     X(METHOD_NOT_ALLOWED,         request,  405, false, "this path does not take that method",             "the Allow header lists the methods")             \
     X(FORBIDDEN,                  request,  403, false, "this host or origin may not call the daemon",     "call it by its own address, not from a web page of another site") \
+    X(UNAUTHENTICATED,            request,  401, false, "no valid key was sent",                           "send Authorization: Bearer KEY; ckptd key NAME makes one") \
     X(BODY_STALLED,               request,  408, true,  "the upload stopped",                              "send the file again; --upload-timeout sets how long a silent client is kept") \
     X(BODY_INCOMPLETE,            request,  400, true,  "the upload ended early",                          "send the file again")                            \
     X(DIGEST_MISMATCH,            request,  422, true,  "the body does not have the digest that was sent", "send the file again; it was changed on the way or the digest is of another file") \
     X(BODY_TOO_LARGE,             limit,    413, false, "the upload is larger than this server takes",     "raise --max-upload")                             \
+    X(TOO_MANY_FILES,             limit,    413, false, "the form has more files or fields than this server takes", "send fewer, or raise the setting that the message names") \
     X(TOO_MANY_OUTPUT_FILES,      limit,    413, false, "the result has more files than this server makes", "raise max_shard_size")                          \
     X(EMPTY_FILE,                 document, 422, false, "the file is empty",                               "send the checkpoint itself")                     \
     X(NOT_A_CHECKPOINT,           document, 415, false, "the file is not a checkpoint",                    "send what torch.save or safetensors wrote")      \
@@ -53,9 +72,12 @@
     X(WORKER_OOM,                 worker,   422, false, "the worker process ran out of its memory",        "raise --worker-memory")                          \
     X(WORKER_TIMEOUT,             worker,   422, false, "the worker process took too long",                "raise --worker-silence or --worker-cpu")         \
     X(WORKER_KILLED,              worker,   503, true,  "the worker process was killed from outside",      "try again; if it happens again, the machine or the container may be short of memory") \
-    X(CANCELLED,                  worker,   499, true,  "the job was cancelled",                           "start it again")                                 \
+    X(ATTEMPTS_EXHAUSTED,         worker,   503, true,  "every attempt at the job was lost",               "look at the log for what killed the daemon or its workers, then retry the job") \
+    X(CANCELLED,                  worker,   409, true,  "the job was cancelled",                           "POST /v1/jobs/ID/retry starts it again")                                 \
+    X(CLIENT_GONE,                request,  499, true,  "the client closed the connection",                "only logs show this") \
     X(QUEUE_FULL,                 busy,     429, true,  "too many jobs are waiting",                       "try again after the time in Retry-After, or raise --queue") \
     X(DRAINING,                   busy,     503, true,  "the daemon is shutting down",                     "try again after the time in Retry-After")        \
+    X(STORE_UNAVAILABLE,          busy,     503, true,  "the job store does not answer",                   "try again after the time in Retry-After; readyz and the log say what is wrong") \
     X(STORAGE_FULL,               server,   507, true,  "the disk is full",                                "free space under the data directory")            \
     X(VERIFY_FAILED,              server,   500, true,  "the written file is not what was planned",        "check the disk, then start the job again")       \
     X(IO,                         server,   500, true,  "a file could not be read or written",             "see the message; check the disk")                \

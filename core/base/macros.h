@@ -65,4 +65,11 @@ static inline bool ck_mul_u64(uint64_t a, uint64_t b, uint64_t *ret_value) {
     return true;
 }
 
+/* The sum, or INT64_MAX (the largest number that JSON readers agree on) if that is less. For totals that only inform. */
+static inline uint64_t ck_add_saturated(uint64_t a, uint64_t b) {
+    uint64_t value;
+
+    return ck_add_u64(a, b, &value) && value <= INT64_MAX ? value : INT64_MAX;
+}
+
 #endif

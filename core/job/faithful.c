@@ -9,24 +9,6 @@ static int no_memory(struct ck_error *err) {
     return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "the plan of the model needs too much memory");
 }
 
-static int refuse(struct ck_plan *plan, uint32_t tensor, int code, const char *message, struct ck_error *err) {
-    struct ck_plan_note *note = message ? ck_plan_add_refused(plan) : NULL;
-
-    if (!note)
-        return no_memory(err);
-    *note = (struct ck_plan_note){.source = tensor, .code = code, .message = message};
-    return 0;
-}
-
-static int drop(struct ck_plan *plan, uint32_t tensor, const char *why, const char *message, struct ck_error *err) {
-    struct ck_plan_note *note = ck_plan_add_dropped(plan);
-
-    if (!note)
-        return no_memory(err);
-    *note = (struct ck_plan_note){.source = tensor, .why = why, .message = message};
-    return 0;
-}
-
 static int alias(struct ck_plan *plan, uint32_t tensor, uint32_t kept, struct ck_error *err) {
     const char *name = plan->model->tensors[tensor].name, *of = plan->model->tensors[kept].name;
     struct ck_plan_alias *entry = ck_plan_add_alias(plan);
@@ -65,7 +47,6 @@ static int write_as_is(struct ck_plan *plan, uint32_t tensor, struct ck_error *e
 struct work {
     struct ck_plan *plan;
     const struct ck_spec *spec;
-    const char **names;
     uint32_t *kept; /* by tensor: the one of its ties that is written, or CK_NO_INDEX */
     bool *used;     /* by item of spec->rules */
 };
@@ -86,15 +67,15 @@ static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
     const struct ck_pair *forced = ck_pairs_find(&w->spec->rules, t->name, w->used);
 
     if (forced && strcmp(forced->word, "drop") == 0)
-        return drop(w->plan, tensor, "option_rules", "the option rules says so", err);
+        return ck_plan_drop(w->plan, tensor, "option_rules", "the option rules says so", err);
     if (!t->persistent)
-        return drop(w->plan, tensor, "non_persistent", "a buffer that is no part of the state dict", err);
+        return ck_plan_drop(w->plan, tensor, "non_persistent", "a buffer that is no part of the state dict", err);
     if (t->error)
-        return refuse(w->plan, tensor, t->error, t->error_message, err);
+        return ck_plan_refuse(w->plan, tensor, t->error, NULL, t->error_message, err);
     if (!ck_dtype_row(t->view.dtype)->safetensors)
-        return refuse(w->plan, tensor, CK_E_UNSUPPORTED_DTYPE,
-                      ck_arena_printf(&w->plan->arena, "safetensors has no %s", ck_dtype_row(t->view.dtype)->torch),
-                      err);
+        return ck_plan_refuse(
+            w->plan, tensor, CK_E_UNSUPPORTED_DTYPE, NULL,
+            ck_arena_printf(&w->plan->arena, "safetensors has no %s", ck_dtype_row(t->view.dtype)->torch), err);
     if (first != tensor && w->kept[first] != CK_NO_INDEX)
         return alias(w->plan, tensor, w->kept[first], err);
     w->kept[first] = tensor;
@@ -106,23 +87,20 @@ int ck_faithful_plan(struct ck_plan *plan, const struct ck_spec *spec, struct ck
     struct work w = {
         .plan = plan,
         .spec = spec,
-        .names = ck_arena_alloc_array(&plan->arena, model->n_tensors, sizeof(*w.names)),
         .kept = ck_arena_alloc_array(&plan->arena, model->n_tensors, sizeof(*w.kept)),
         .used = ck_arena_alloc_array(&plan->arena, spec->rules.count, sizeof(*w.used)),
     };
     int r;
 
-    if (!w.names || !w.kept || !w.used || !ck_plan_add_metadata(plan, "format", "pt") ||
+    if (!w.kept || !w.used || !ck_plan_add_metadata(plan, "format", "pt") ||
         !ck_plan_add_metadata(plan, "ckptd.version", ck_version()))
         return no_memory(err);
     r = check_rule_words(spec, err);
-    for (uint32_t i = 0; i < model->n_tensors; i++) {
-        w.names[i] = model->tensors[i].name;
+    for (uint32_t i = 0; i < model->n_tensors; i++)
         w.kept[i] = CK_NO_INDEX;
-    }
     for (uint32_t i = 0; i < model->n_tensors && r >= 0; i++)
         r = plan_tensor(&w, i, err);
     if (r >= 0)
         r = ck_pairs_check_used(&spec->rules, w.used, "rules", err);
-    return r < 0 ? r : ck_refusal(plan, w.names, err);
+    return r < 0 ? r : ck_refusal(plan, err);
 }

@@ -6,21 +6,11 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "core/job/faithful.h"
+#include "core/job/analysis.h"
 #include "core/job/report.h"
-#include "core/mlx/plan.h"
+#include "core/job/target.h"
 #include "core/output/safetensors_write.h"
 #include "core/tensor/execute.h"
-
-typedef int (*plan_fn)(struct ck_plan *plan, const struct ck_spec *spec, struct ck_error *err);
-
-static const struct {
-    const char *name; /* a word of ck_targets */
-    plan_fn plan;
-} targets[] = {
-    {"mlx", ck_mlx_plan},
-    {"safetensors", ck_faithful_plan},
-};
 
 struct run {
     const struct ck_spec *spec;
@@ -66,41 +56,9 @@ static int read_model(struct run *run, const struct ck_job_input *input, struct 
     return r;
 }
 
-/* A view may repeat its elements without end; what it comes to must stay near what was sent. */
-static int check_output_size(const struct run *run, struct ck_error *err) {
-    uint64_t total = 0, most;
-
-    if (!ck_mul_u64(run->model->input_bytes, run->limits->output_ratio, &most) || !ck_add_u64(most, 64 * CK_MIB, &most))
-        most = UINT64_MAX;
-    for (uint32_t i = 0; i < run->plan.n_items; i++) {
-        const struct ck_plan_item *item = &run->plan.items[i];
-
-        for (uint32_t k = 0; k < item->n_out; k++) {
-            if (ck_add_u64(total, item->out[k].bytes, &total) && total <= most)
-                continue;
-            return ck_error_set(
-                err, CK_E_OUTPUT_LIMIT, run->model->tensors[item->source].name,
-                "the result would be larger than %llu bytes, %llu times the file (--limit-output-ratio)",
-                (unsigned long long)most, (unsigned long long)run->limits->output_ratio);
-        }
-    }
-    return 0;
-}
-
 static int make_plan(struct run *run, struct ck_error *err) {
-    int r = ck_error_set(NULL, CK_E_UNSUPPORTED_TARGET, NULL, "no such target");
-
     ck_progress_report(run->progress, CK_STAGE_plan, 0, 0);
-    ck_plan_init(&run->plan, run->model, run->limits);
-    for (size_t i = 0; i < CK_ARRAY_LEN(targets); i++)
-        if (strcmp(targets[i].name, run->spec->target) == 0)
-            r = targets[i].plan(&run->plan, run->spec, err);
-    if (r < 0)
-        return r;
-    r = check_output_size(run, err);
-    if (r < 0)
-        return r;
-    return ck_safetensors_layout(&run->plan, run->spec->max_shard_bytes, err);
+    return ck_target_plan(&run->plan, run->model, run->spec, run->limits, err);
 }
 
 /* Blocks are reserved first: the disk is found full before any work, and tiles are written faster. */
@@ -222,6 +180,9 @@ static void collect_outcome(struct run *run) {
                                 (unsigned long long)item->non_finite_groups, item->out[0].name);
         task++;
     }
+}
+
+static void count_plan(struct run *run) {
     for (uint32_t i = 0; i < run->plan.n_items; i++)
         run->result.tensors += run->plan.items[i].n_out;
     run->result.assumed = run->plan.assumed;
@@ -255,53 +216,103 @@ static int write_model(struct run *run, struct ck_error *err) {
     return 0;
 }
 
-struct report_sink {
+/* ---- documents: the JSON files of a result ---- */
+
+struct document {
+    const char *name;
     int fd;
     uint64_t bytes;
     uLong crc;
+    struct ck_json json;
 };
 
-static int report_bytes(void *ctx, const char *bytes, size_t n, struct ck_error *err) {
-    struct report_sink *sink = ctx;
+static int document_bytes(void *ctx, const char *bytes, size_t n, struct ck_error *err) {
+    struct document *document = ctx;
 
-    sink->bytes += n;
-    sink->crc = crc32_z(sink->crc, (const Bytef *)bytes, n);
-    return ck_json_sink_fd(&sink->fd, bytes, n, err);
+    document->bytes += n;
+    document->crc = crc32_z(document->crc, (const Bytef *)bytes, n);
+    return ck_json_sink_fd(&document->fd, bytes, n, err);
 }
 
-static int write_report(struct run *run, const struct ck_error *refusal, struct ck_error *err) {
-    struct report_sink sink = {.crc = crc32_z(0, NULL, 0)};
-    struct ck_json json;
+static int document_begin(const struct run *run, const char *name, struct document *document, struct ck_error *err) {
+    document->name = name;
+    document->bytes = 0;
+    document->crc = crc32_z(0, NULL, 0);
+    ck_json_init(&document->json, document_bytes, document, err);
+    return run->sink->create(run->sink->ctx, name, &document->fd, err);
+}
+
+static int document_end(struct run *run, struct document *document, struct ck_error *err) {
+    int r = ck_json_finish(&document->json);
+
+    if (r < 0)
+        return r;
+    return add_result_file(run, document->name, document->bytes, (uint32_t)document->crc, err);
+}
+
+static int write_report(struct run *run, const char *name, const struct ck_error *refusal, struct ck_error *err) {
+    struct document document;
     int r;
 
-    r = run->sink->create(run->sink->ctx, "report.json", &sink.fd, err);
+    r = document_begin(run, name, &document, err);
     if (r < 0)
         return r;
-    ck_json_init(&json, report_bytes, &sink, err);
-    ck_report_write(&json, run->spec, run->model, &run->plan, refusal);
-    r = ck_json_finish(&json);
-    if (r < 0)
-        return r;
-    return add_result_file(run, "report.json", sink.bytes, (uint32_t)sink.crc, err);
+    ck_report_write(&document.json, run->spec, run->model, &run->plan, refusal);
+    return document_end(run, &document, err);
 }
 
-static int convert(struct run *run, const struct ck_job_input *input, struct ck_error *err) {
+/* ---- the kinds of jobs, once the model is read ---- */
+
+static int convert(struct run *run, struct ck_error *err) {
+    int r;
+
+    r = make_plan(run, err);
+    if (r < 0)
+        return r;
+    r = write_model(run, err);
+    if (r < 0)
+        return r;
+    count_plan(run);
+    return write_report(run, "report.json", NULL, err);
+}
+
+/* The plan is the answer, also one that refuses. */
+static int dry_run(struct run *run, struct ck_error *err) {
+    struct ck_error refusal = {0};
+    int r;
+
+    r = make_plan(run, &refusal);
+    if (r < 0 && !ck_is_refusal(r)) {
+        *err = refusal;
+        return r;
+    }
+    count_plan(run);
+    return write_report(run, "plan.json", r < 0 ? &refusal : NULL, err);
+}
+
+static int analyze(struct run *run, struct ck_error *err) {
+    struct document document;
+    int r;
+
+    ck_progress_report(run->progress, CK_STAGE_plan, 0, 0);
+    r = document_begin(run, "analysis.json", &document, err);
+    if (r < 0)
+        return r;
+    r = ck_analysis_write(&document.json, run->spec, run->model, run->limits, run->progress, err);
+    if (r < 0)
+        return r;
+    return document_end(run, &document, err);
+}
+
+static int run_kind(struct run *run, const struct ck_job_input *input, struct ck_error *err) {
     int r;
 
     r = read_model(run, input, err);
     if (r < 0)
         return r;
-    r = make_plan(run, err);
-    if (r < 0)
-        return r;
-    return write_model(run, err);
-}
-
-/* A refusal is an answer about the document, and keeps its report; a full disk or a cancel is not. */
-static bool is_refusal(int code) {
-    enum ck_error_class class_ = ck_error_row(code)->class_;
-
-    return class_ == CK_CLASS_document || class_ == CK_CLASS_limit || class_ == CK_CLASS_request;
+    if (run->spec->kind == CK_JOB_ANALYZE)
+        return analyze(run, err);
+    return run->spec->dry_run ? dry_run(run, err) : convert(run, err);
 }
 
 int ck_job_run(const struct ck_spec *spec, const struct ck_job_input *inputs, size_t n_inputs,
@@ -316,14 +327,11 @@ int ck_job_run(const struct ck_spec *spec, const struct ck_job_input *inputs, si
         return ck_error_set(err, CK_E_BAD_REQUEST, NULL, "one input file is converted, not %zu", n_inputs);
     if (!err)
         err = &own;
-    r = convert(&run, &inputs[0], err);
-    if (r < 0 && (!is_refusal(r) || run.result.n_files > 0))
+    r = run_kind(&run, &inputs[0], err);
+    if (r < 0 && (!ck_is_refusal(r) || run.result.n_files > 0))
         return r;
-    if (r < 0)
-        write_report(&run, err, NULL); /* the refusal is what the caller must hear, whatever becomes of its report */
-    else
-        r = write_report(&run, NULL, err);
-    if (r < 0 && run.result.n_files == 0)
+    /* The refusal is what the caller must hear, whatever becomes of its report. */
+    if (r < 0 && write_report(&run, "report.json", err, NULL) < 0)
         return r;
     *ret_result = run.result;
     run.result = (struct ck_job_result){0};

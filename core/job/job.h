@@ -29,16 +29,22 @@ struct ck_job_file {
 };
 
 struct ck_job_result {
-    struct ck_job_file *files; /* owned; in the order of creation, report.json last */
+    struct ck_job_file *files; /* owned; in the order of creation */
     size_t n_files;
+    /* Of a conversion; of a dry run, as planned; 0 after an analysis. */
     uint32_t tensors; /* written */
     uint32_t assumed; /* for X-Ckptd-Assumed */
     uint32_t dropped, aliases;
     uint64_t overflowed; /* values that a cast made infinite */
 };
 
-/* Runs the job. A refused job has written report.json alone (result lists it) and returns the refusal. Nothing is
- * synced or renamed. Stages read, plan, write, verify go to progress. */
+/* Runs the job. What it writes:
+ *   a conversion  the model's files and report.json, which comes last
+ *   a dry run     plan.json alone (job/report.h). That the plan refuses is an answer, too: returns 0
+ *   an analysis   analysis.json alone (job/analysis.h)
+ * A refused job has written report.json alone (result lists it) and returns the refusal; a dry run or an analysis is
+ * refused only if the file cannot be read, or no set of weights in it can be told. Nothing is synced or renamed. Stages
+ * read, plan, write, verify go to progress, as far as the job gets. pool may be NULL where no model is written. */
 int ck_job_run(const struct ck_spec *spec, const struct ck_job_input *inputs, size_t n_inputs,
                const struct ck_limits *limits, struct ck_pool *pool, const struct ck_progress *progress,
                const struct ck_job_sink *sink, struct ck_job_result *ret_result, struct ck_error *err);

@@ -18,6 +18,34 @@ const struct ck_option_row ck_job_options[] = {
 /* A new option that the values array has no room for must not compile. */
 _Static_assert(CK_ARRAY_LEN(ck_job_options) <= CK_ARRAY_LEN(((struct ck_spec *)NULL)->values), "values[] is too short");
 
+static const char *const kind_names[] = {
+#define X(name, word) [CK_JOB_##name] = word,
+    CK_JOB_KINDS(X)
+#undef X
+};
+
+const char *ck_job_kind_name(enum ck_job_kind kind) {
+    return kind_names[kind];
+}
+
+bool ck_job_kind_from_name(const char *name, enum ck_job_kind *ret_kind) {
+    for (size_t i = 0; i < CK_ARRAY_LEN(kind_names); i++) {
+        if (strcmp(name, kind_names[i]) == 0) {
+            *ret_kind = (enum ck_job_kind)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ck_option_fits(const struct ck_option_row *row, enum ck_job_kind kind, const char *target) {
+    bool analysis_only = strcmp(row->target, kind_names[CK_JOB_ANALYZE]) == 0;
+
+    if (kind == CK_JOB_ANALYZE)
+        return true;
+    return !analysis_only && (!row->target[0] || !target[0] || strcmp(row->target, target) == 0);
+}
+
 const char *const ck_targets[] = {"mlx", "safetensors", NULL};
 
 #define AFFINE_BITS(X) X(2) X(3) X(4) X(5) X(6) X(8)
@@ -96,13 +124,14 @@ static bool in_list(const char *word, const char *const *list) {
 }
 
 /* An error that offers the nearest word, or all of them. */
-static int unknown_word(int code, const char *what, const char *word, const char *const *list, struct ck_error *err) {
+static int unknown_word(int code, const char *where, const char *what, const char *word, const char *const *list,
+                        struct ck_error *err) {
     const char *nearest = ck_nearest(word, list);
     char words[400];
 
     if (!list[0])
-        return ck_error_set(err, code, word, "'%.100s' is no %s; this target has none", word, what);
-    ck_error_set(err, code, word, "'%.100s' is no %s; there are %s", word, what, join(list, words, sizeof(words)));
+        return ck_error_set(err, code, where, "'%.100s' is no %s; this target has none", word, what);
+    ck_error_set(err, code, where, "'%.100s' is no %s; there are %s", word, what, join(list, words, sizeof(words)));
     if (nearest)
         ck_error_set_hint(err, "did you mean '%s'?", nearest);
     return code;
@@ -116,14 +145,10 @@ static struct ck_affine affine_of(const char *quant) {
                               .group = dash ? (uint16_t)strtoul(dash + 2, NULL, 10) : 64};
 }
 
-int ck_spec_init(struct ck_spec *spec, const char *target, const char *quant, struct ck_error *err) {
-    *spec = (struct ck_spec){0};
-    if (!in_list(target, ck_targets))
-        return unknown_word(CK_E_UNSUPPORTED_TARGET, "target", target, ck_targets, err);
-    if (!quant || strcmp(quant, "none") == 0)
-        quant = "";
-    if (quant[0] && !in_list(quant, ck_target_quants(target)))
-        return unknown_word(CK_E_UNSUPPORTED_QUANT, "quantization", quant, ck_target_quants(target), err);
+/* Target and quantization are words of the tables already. */
+static int init(struct ck_spec *spec, enum ck_job_kind kind, const char *target, const char *quant,
+                struct ck_error *err) {
+    *spec = (struct ck_spec){.kind = kind};
     if (quant[0])
         spec->affine = affine_of(quant);
     spec->target = strdup(target);
@@ -138,6 +163,21 @@ int ck_spec_init(struct ck_spec *spec, const char *target, const char *quant, st
     }
     spec->max_shard_bytes = strtoull(ck_spec_get(spec, "max_shard_size"), NULL, 10);
     return 0;
+}
+
+int ck_spec_init(struct ck_spec *spec, const char *target, const char *quant, struct ck_error *err) {
+    *spec = (struct ck_spec){0};
+    if (!in_list(target, ck_targets))
+        return unknown_word(CK_E_UNSUPPORTED_TARGET, target, "target", target, ck_targets, err);
+    if (!quant || strcmp(quant, "none") == 0)
+        quant = "";
+    if (quant[0] && !in_list(quant, ck_target_quants(target)))
+        return unknown_word(CK_E_UNSUPPORTED_QUANT, quant, "quantization", quant, ck_target_quants(target), err);
+    return init(spec, CK_JOB_CONVERT, target, quant, err);
+}
+
+int ck_spec_init_analyze(struct ck_spec *spec, struct ck_error *err) {
+    return init(spec, CK_JOB_ANALYZE, "", "", err);
 }
 
 /* Splits "pattern:word,pattern:word" in place. The last colon of an item separates, since names may hold colons. */
@@ -178,9 +218,7 @@ static int check_choice(const struct ck_option_row *row, const char *value, stru
         list[n++] = word;
     if (in_list(value, list))
         return 0;
-    unknown_word(CK_E_BAD_OPTION, "value of this option", value, list, err);
-    snprintf(err->where, sizeof(err->where), "%s", row->name);
-    return CK_E_BAD_OPTION;
+    return unknown_word(CK_E_BAD_OPTION, row->name, "value of this option", value, list, err);
 }
 
 static int check_bytes(const struct ck_option_row *row, const char *value, uint64_t *ret_bytes, struct ck_error *err) {
@@ -204,7 +242,17 @@ static int unknown_option(const char *name, struct ck_error *err) {
 
     for (size_t i = 0; i < CK_ARRAY_LEN(ck_job_options); i++)
         names[i] = ck_job_options[i].name;
-    return unknown_word(CK_E_BAD_OPTION, "option", name, names, err);
+    return unknown_word(CK_E_BAD_OPTION, name, "option", name, names, err);
+}
+
+static int does_not_fit(const struct ck_option_row *row, const struct ck_spec *spec, struct ck_error *err) {
+    enum ck_job_kind kind;
+
+    if (ck_job_kind_from_name(row->target, &kind))
+        return ck_error_set(err, CK_E_BAD_OPTION, row->name, "option %s is for the job %s, not for %s", row->name,
+                            row->target, ck_job_kind_name(spec->kind));
+    return ck_error_set(err, CK_E_BAD_OPTION, row->name, "option %s is for the target %s, not for %s", row->name,
+                        row->target, spec->target);
 }
 
 int ck_spec_set(struct ck_spec *spec, const char *name, const char *value, struct ck_error *err) {
@@ -216,9 +264,8 @@ int ck_spec_set(struct ck_spec *spec, const char *name, const char *value, struc
         row++;
     if (!row->name)
         return unknown_option(name, err);
-    if (row->target[0] && strcmp(row->target, spec->target) != 0)
-        return ck_error_set(err, CK_E_BAD_OPTION, name, "option %s is for the target %s, not for %s", name, row->target,
-                            spec->target);
+    if (!ck_option_fits(row, spec->kind, spec->target))
+        return does_not_fit(row, spec, err);
     index = (size_t)(row - ck_job_options);
     if (spec->values[index])
         return ck_error_set(err, CK_E_BAD_OPTION, name, "option %s is given twice", name);
@@ -298,6 +345,9 @@ char *ck_spec_normalised(const struct ck_spec *spec) {
     ck_buffer_init(&buffer, (size_t)1 << 20);
     ck_json_init(&json, ck_json_sink_buffer, &buffer, NULL);
     ck_json_object_begin(&json);
+    if (spec->dry_run)
+        ck_json_key_bool(&json, "dry_run", true);
+    ck_json_key_string(&json, "kind", ck_job_kind_name(spec->kind));
     ck_json_key(&json, "options");
     ck_json_object_begin(&json);
     write_options(spec, &json);

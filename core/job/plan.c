@@ -26,6 +26,10 @@ void ck_plan_release(struct ck_plan *plan) {
     *plan = (struct ck_plan){0};
 }
 
+const char *ck_plan_name(const struct ck_plan *plan, uint32_t tensor) {
+    return plan->names ? plan->names[tensor] : plan->model->tensors[tensor].name;
+}
+
 /* The arrays double when their count reaches a power of two, so the capacity need not be stored. */
 static void *add(struct ck_plan *plan, void **array, uint32_t *count, size_t size) {
     uint32_t n = *count;
@@ -107,4 +111,23 @@ bool ck_plan_add_metadata(struct ck_plan *plan, const char *key, const char *val
     }
     plan->n_metadata++;
     return true;
+}
+
+static int add_note(struct ck_plan_note *note, struct ck_plan_note value, struct ck_error *err) {
+    if (!note)
+        return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "the plan of the model needs too much memory");
+    *note = value;
+    return 0;
+}
+
+int ck_plan_drop(struct ck_plan *plan, uint32_t tensor, const char *why, const char *message, struct ck_error *err) {
+    return add_note(ck_plan_add_dropped(plan), (struct ck_plan_note){.source = tensor, .why = why, .message = message},
+                    err);
+}
+
+int ck_plan_refuse(struct ck_plan *plan, uint32_t tensor, int code, const char *const *candidates, const char *message,
+                   struct ck_error *err) {
+    return add_note(message ? ck_plan_add_refused(plan) : NULL,
+                    (struct ck_plan_note){.source = tensor, .code = code, .message = message, .candidates = candidates},
+                    err);
 }

@@ -111,6 +111,7 @@ struct ck_plan_file {
 struct ck_plan {
     struct ck_arena arena;
     const struct ck_model *model; /* borrowed */
+    const char *const *names;     /* by source tensor: what options and answers call it; NULL: as in the state dict */
     struct ck_plan_item *items;
     uint32_t n_items;
     struct ck_plan_note *dropped, *refused;
@@ -132,6 +133,9 @@ struct ck_plan {
 void ck_plan_init(struct ck_plan *plan, const struct ck_model *model, const struct ck_limits *limits);
 void ck_plan_release(struct ck_plan *plan);
 
+/* What options and answers call a source tensor. */
+const char *ck_plan_name(const struct ck_plan *plan, uint32_t tensor);
+
 /* Appends a zeroed element to one of the plan's arrays (growing by doubling in the arena); NULL when out of memory. The
  * pointer is valid until the next append to the same array. */
 struct ck_plan_item *ck_plan_add_item(struct ck_plan *plan);
@@ -142,5 +146,12 @@ struct ck_plan_rename *ck_plan_add_rename(struct ck_plan *plan);
 struct ck_plan_file *ck_plan_add_file(struct ck_plan *plan);
 bool ck_plan_add_warning(struct ck_plan *plan, const char *format, ...) _printf_(2, 3);
 bool ck_plan_add_metadata(struct ck_plan *plan, const char *key, const char *value);
+
+/* Notes a source tensor that is left out, or one that cannot be written: members as in struct ck_plan_note, whose texts
+ * are borrowed. A NULL message of a refusal is "out of memory", so that a failed printf needs no check of its own.
+ * Return 0 or CK_E_OUT_OF_MEMORY. */
+int ck_plan_drop(struct ck_plan *plan, uint32_t tensor, const char *why, const char *message, struct ck_error *err);
+int ck_plan_refuse(struct ck_plan *plan, uint32_t tensor, int code, const char *const *candidates, const char *message,
+                   struct ck_error *err);
 
 #endif

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/json_write.h"
-
 const char *ck_shape_text(const struct ck_view *view, char *text, size_t size) {
     size_t used = (size_t)snprintf(text, size, "[");
 
@@ -22,8 +20,8 @@ static void layer_path(const char *name, char *path, size_t size) {
     snprintf(path, size, "%.*s", dot ? (int)(dot - name) : 1, dot ? name : "*");
 }
 
-static void write_question(struct ck_json *json, const struct ck_plan *plan, const struct ck_plan_note *note,
-                           const char *name) {
+void ck_refusal_question(struct ck_json *json, const struct ck_plan *plan, const struct ck_plan_note *note) {
+    const char *name = ck_plan_name(plan, note->source);
     const struct ck_view *view = &plan->model->tensors[note->source].view;
     char path[4200], answer[4400];
 
@@ -52,7 +50,7 @@ static void write_question(struct ck_json *json, const struct ck_plan *plan, con
 }
 
 /* One JSON array that holds as many questions as fit into err->details. */
-static void write_details(const struct ck_plan *plan, int code, const char *const *names, struct ck_error *err) {
+static void write_details(const struct ck_plan *plan, int code, struct ck_error *err) {
     _cleanup_(ck_buffer_release) struct ck_buffer all = {.limit = sizeof(err->details) - 1};
 
     if (!ck_buffer_add_text(&all, "["))
@@ -64,7 +62,7 @@ static void write_details(const struct ck_plan *plan, int code, const char *cons
         if (plan->refused[i].code != code)
             continue;
         ck_json_init(&json, ck_json_sink_buffer, &one, NULL);
-        write_question(&json, plan, &plan->refused[i], names[plan->refused[i].source]);
+        ck_refusal_question(&json, plan, &plan->refused[i]);
         if (ck_json_finish(&json) < 0 || all.length + one.length + 3 > sizeof(err->details))
             break;
         if (all.length > 1)
@@ -83,8 +81,9 @@ static uint32_t count_code(const struct ck_plan *plan, int code) {
     return n;
 }
 
-int ck_refusal(const struct ck_plan *plan, const char *const *names, struct ck_error *err) {
+int ck_refusal(const struct ck_plan *plan, struct ck_error *err) {
     const struct ck_plan_note *first;
+    const char *name;
     char shape[256] = "", path[256];
     uint32_t n;
     int code;
@@ -98,18 +97,18 @@ int ck_refusal(const struct ck_plan *plan, const char *const *names, struct ck_e
     n = count_code(plan, code);
     for (first = plan->refused; first->code != code; first++)
         ;
+    name = ck_plan_name(plan, first->source);
     if (!plan->model->tensors[first->source].error)
         ck_shape_text(&plan->model->tensors[first->source].view, shape, sizeof(shape));
     if (n == 1)
-        ck_error_set(err, code, names[first->source], "'%.200s' %s: %s", names[first->source], shape, first->message);
+        ck_error_set(err, code, name, "'%.200s' %s: %s", name, shape, first->message);
     else
-        ck_error_set(err, code, names[first->source], "%u tensors, the first is '%.200s' %s: %s", n,
-                     names[first->source], shape, first->message);
+        ck_error_set(err, code, name, "%u tensors, the first is '%.200s' %s: %s", n, name, shape, first->message);
     if (first->candidates) {
-        layer_path(names[first->source], path, sizeof(path));
+        layer_path(name, path, sizeof(path));
         ck_error_set_hint(err, "say which it is: layers=%s:%s or layers=%s:%s%s", path, first->candidates[0], path,
                           first->candidates[1], strstr(first->message, "/N)") ? "/N" : "");
     }
-    write_details(plan, code, names, err);
+    write_details(plan, code, err);
     return code;
 }

@@ -174,7 +174,7 @@ static void write_names(struct ck_json *json, const struct ck_plan *plan) {
     ck_json_array_end(json);
 }
 
-static void write_summary(struct ck_json *json, const struct ck_plan *plan) {
+static void write_summary(struct ck_json *json, const struct ck_plan *plan, bool dry_run) {
     uint64_t written = 0, quantized = 0, overflowed = 0, bytes = 0;
 
     for (uint32_t i = 0; i < plan->n_items; i++) {
@@ -194,12 +194,13 @@ static void write_summary(struct ck_json *json, const struct ck_plan *plan) {
     ck_json_key_u64(json, "dropped", (uint64_t)plan->n_dropped + plan->model->n_outside);
     ck_json_key_u64(json, "aliases", plan->n_aliases);
     ck_json_key_u64(json, "refused", plan->n_refused);
-    ck_json_key_u64(json, "overflowed", overflowed);
+    if (!dry_run)
+        ck_json_key_u64(json, "overflowed", overflowed);
     ck_json_object_end(json);
 }
 
-static void write_plan(struct ck_json *json, const struct ck_plan *plan) {
-    write_summary(json, plan);
+static void write_plan(struct ck_json *json, const struct ck_plan *plan, bool dry_run) {
+    write_summary(json, plan, dry_run);
     ck_json_newline(json);
     ck_json_key(json, "files");
     ck_json_array_begin(json);
@@ -250,7 +251,7 @@ void ck_report_write(struct ck_json *json, const struct ck_spec *spec, const str
     _cleanup_(ck_freep) char *normalised = ck_spec_normalised(spec);
 
     ck_json_object_begin(json);
-    ck_json_key_string(json, "status", refusal ? "refused" : "written");
+    ck_json_key_string(json, "status", refusal ? "refused" : spec->dry_run ? "planned" : "written");
     ck_json_key_string(json, "version", ck_version());
     ck_json_key(json, "spec");
     ck_json_raw(json, normalised ? normalised : "null");
@@ -268,7 +269,7 @@ void ck_report_write(struct ck_json *json, const struct ck_spec *spec, const str
         ck_json_newline(json);
     }
     if (plan->model) {
-        write_plan(json, plan);
+        write_plan(json, plan, spec->dry_run);
         ck_json_newline(json);
     }
     if (model) {

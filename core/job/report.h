@@ -1,5 +1,8 @@
-/* job/report.h: report.json: the plan with its outcome. Every tensor of the source appears in it: written, tied,
- * dropped or refused, and why. */
+/* job/report.h: report.json: the plan with its outcome; or plan.json of a dry run, the plan without. Every tensor of
+ * the source appears in it: written, tied, dropped or refused, and why.
+ *
+ * "status" is "written" ("planned" in a dry run), or "refused": then "error" is what refused it,
+ * {"code","detail","where","hint","questions"}, and the rest is there as far as the job got. */
 #ifndef CK_JOB_REPORT_H
 #define CK_JOB_REPORT_H
 

@@ -44,25 +44,6 @@ static const struct {
     {"n_averaged", true, "counter", "a counter of weight averaging"},
 };
 
-static int drop(struct work *w, uint32_t tensor, const char *why, const char *message, struct ck_error *err) {
-    struct ck_plan_note *note = ck_plan_add_dropped(w->plan);
-
-    if (!note)
-        return no_memory(err);
-    *note = (struct ck_plan_note){.source = tensor, .why = why, .message = message};
-    return 0;
-}
-
-static int refuse(struct work *w, uint32_t tensor, int code, const char *const *candidates, const char *message,
-                  struct ck_error *err) {
-    struct ck_plan_note *note = message ? ck_plan_add_refused(w->plan) : NULL;
-
-    if (!note)
-        return no_memory(err);
-    *note = (struct ck_plan_note){.source = tensor, .code = code, .message = message, .candidates = candidates};
-    return 0;
-}
-
 /* True if the tensor is in the list of what MLX does not hold. */
 static bool is_dropped_leaf(const struct work *w, uint32_t tensor, const char **ret_why, const char **ret_message) {
     const struct ck_tensor *t = &w->plan->model->tensors[tensor];
@@ -95,6 +76,8 @@ static const char *without_equal(struct work *w, const struct ck_layer *layer, u
 
     if (layer->row && layer->row->kind == CK_LAYER_RECURRENT)
         return "recurrent layers are not converted: MLX names, splits and adds their weights differently";
+    if (layer->row && strncmp(layer->row->name, "InstanceNorm", 12) == 0 && strncmp(leaf, "running_", 8) == 0)
+        return "MLX's InstanceNorm has no running statistics, and without them it gives other values";
     if (layer->in_proj != CK_NO_INDEX && (strcmp(leaf, "bias_k") == 0 || strcmp(leaf, "bias_v") == 0))
         return "MLX's MultiHeadAttention has no bias_k and bias_v";
     if (strstr(w->names[tensor], "parametrizations."))
@@ -190,8 +173,8 @@ static int plan_attention(struct work *w, const struct ck_layer *layer, uint32_t
     const char *joint = layer->path[0] ? "." : "";
 
     if (t->view.rank < 1 || t->view.rank > 2 || t->view.shape[0] % of != 0)
-        return refuse(w, tensor, CK_E_UNSUPPORTED_LAYER, NULL,
-                      "a packed projection that does not divide into query, key and value", err);
+        return ck_plan_refuse(w->plan, tensor, CK_E_UNSUPPORTED_LAYER, NULL,
+                              "a packed projection that does not divide into query, key and value", err);
     for (uint32_t i = 0; i < of; i++) {
         const char *name =
             ck_arena_printf(&w->plan->arena, "%s%s%s", layer->path, joint, attention_leaves[row].parts[i]);
@@ -256,12 +239,12 @@ static int ask(struct work *w, const struct ck_layer *layer, uint32_t tensor, st
     /* Without a bias no shape tells the groups of a transposed convolution, and one is not always right. */
     bool groups = view->rank > 2 && layer->bias == CK_NO_INDEX && view->shape[0] != view->shape[1];
 
-    return refuse(w, tensor, CK_E_AMBIGUOUS_LAYOUT, candidates,
-                  ck_arena_printf(&w->plan->arena,
-                                  "may be the weight of a %s or of a %s, and their layouts differ%s%s%s", candidates[0],
-                                  candidates[1], groups ? " (with N groups write " : "", groups ? candidates[1] : "",
-                                  groups ? "/N)" : ""),
-                  err);
+    return ck_plan_refuse(w->plan, tensor, CK_E_AMBIGUOUS_LAYOUT, candidates,
+                          ck_arena_printf(&w->plan->arena,
+                                          "may be the weight of a %s or of a %s, and their layouts differ%s%s%s",
+                                          candidates[0], candidates[1], groups ? " (with N groups write " : "",
+                                          groups ? candidates[1] : "", groups ? "/N)" : ""),
+                          err);
 }
 
 static int plan_forced(struct work *w, const struct ck_layer *layer, uint32_t tensor, const struct ck_pair *forced,
@@ -271,7 +254,7 @@ static int plan_forced(struct work *w, const struct ck_layer *layer, uint32_t te
     enum ck_rule rule;
 
     if (!ck_rule_from_word(forced->word, &rule))
-        return drop(w, tensor, "option_rules", "the option rules says so", err);
+        return ck_plan_drop(w->plan, tensor, "option_rules", "the option rules says so", err);
     if (ck_rule_row(rule)->rank > 0 && ck_rule_row(rule)->rank != t->view.rank)
         return ck_error_set(err, CK_E_BAD_RULE, w->names[tensor], "rule %s is for %u dimensions, but '%.200s' has %u",
                             forced->word, ck_rule_row(rule)->rank, w->names[tensor], t->view.rank);
@@ -300,7 +283,7 @@ static bool cannot_be_written(struct work *w, uint32_t tensor, int *ret_code, st
     }
     if (code == 0)
         return false;
-    *ret_code = refuse(w, tensor, code, NULL, message, err);
+    *ret_code = ck_plan_refuse(w->plan, tensor, code, NULL, message, err);
     return true;
 }
 
@@ -315,9 +298,9 @@ static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
     if (forced && strcmp(forced->word, "drop") == 0)
         return plan_forced(w, layer, tensor, forced, err);
     if (!t->persistent)
-        return drop(w, tensor, "non_persistent", "a buffer that is no part of the state dict", err);
+        return ck_plan_drop(w->plan, tensor, "non_persistent", "a buffer that is no part of the state dict", err);
     if (!forced && is_dropped_leaf(w, tensor, &why, &message))
-        return drop(w, tensor, why, message, err);
+        return ck_plan_drop(w->plan, tensor, why, message, err);
     if (cannot_be_written(w, tensor, &r, err))
         return r;
     if (forced)
@@ -327,7 +310,7 @@ static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
                               (struct ck_evidence){CK_EVIDENCE_KNOWN, "option_input_layout", NULL}, err);
     message = without_equal(w, layer, tensor);
     if (message)
-        return refuse(w, tensor, CK_E_UNSUPPORTED_LAYER, NULL, message, err);
+        return ck_plan_refuse(w->plan, tensor, CK_E_UNSUPPORTED_LAYER, NULL, message, err);
     if (layer->row && layer->row->kind == CK_LAYER_ATTENTION)
         for (size_t i = 0; i < CK_ARRAY_LEN(attention_leaves); i++)
             if (strcmp(w->layout.leaves[tensor], attention_leaves[i].leaf) == 0)
@@ -336,10 +319,10 @@ static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
         return ask(w, layer, tensor, err);
     if (is_weight && layer->row) {
         if (layer->evidence.kind == CK_EVIDENCE_ASSUMED && w->never_assume)
-            return refuse(w, tensor, CK_E_ASSUMPTION_REFUSED, conv_candidates(t->view.rank),
-                          ck_arena_printf(&w->plan->arena, "would be assumed to be a %s: %s", layer->row->name,
-                                          layer->evidence.detail),
-                          err);
+            return ck_plan_refuse(w->plan, tensor, CK_E_ASSUMPTION_REFUSED, conv_candidates(t->view.rank),
+                                  ck_arena_printf(&w->plan->arena, "would be assumed to be a %s: %s", layer->row->name,
+                                                  layer->evidence.detail),
+                                  err);
         return plan_with_rule(w, layer, tensor,
                               layer->row->rule == CK_RULE_ATTENTION ? CK_RULE_IDENTITY : layer->row->rule,
                               plain_evidence(layer, true, t->view.rank), err);
@@ -495,6 +478,7 @@ static int prepare(struct work *w, struct ck_error *err) {
     r = ck_names_strip(w->plan, &w->names, err);
     if (r < 0)
         return r;
+    w->plan->names = w->names;
     return ck_layout_make(w->plan, w->names, w->spec, &w->layout, err);
 }
 
@@ -530,5 +514,5 @@ int ck_mlx_plan(struct ck_plan *plan, const struct ck_spec *spec, struct ck_erro
     r = add_metadata(&w, err);
     if (r < 0)
         return r;
-    return ck_refusal(plan, w.names, err);
+    return ck_refusal(plan, err);
 }

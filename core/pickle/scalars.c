@@ -38,6 +38,7 @@ static int push_big(struct ck_machine *m, const uint8_t *bytes, size_t n) {
     if (r < 0)
         return r;
     memcpy(copy, bytes, n);
+    copy[n] = 0;
     return ck_machine_push_new(m, &(struct ck_value){.kind = CK_VALUE_BIGINT, .bytes = {.data = copy, .length = n}});
 }
 
@@ -82,8 +83,13 @@ int ck_op_long_binary(struct ck_machine *m) {
     if (r < 0)
         return r;
     value = &m->graph.values[ref];
-    if (value->bytes.data)
-        value->bytes.length = ck_literal_long_trim(value->bytes.data, (size_t)n);
+    if (value->bytes.data) {
+        size_t length = ck_literal_long_trim(value->bytes.data, (size_t)n);
+
+        /* The NUL behind the text moves with its end. */
+        ((uint8_t *)(uintptr_t)value->bytes.data)[length] = 0;
+        value->bytes.length = length;
+    }
     if (value->bytes.data && value->bytes.length <= 8)
         *value = (struct ck_value){.kind = CK_VALUE_INT,
                                    .integer = ck_literal_long(value->bytes.data, (size_t)value->bytes.length)};

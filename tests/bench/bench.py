@@ -1,29 +1,18 @@
-"""Times ckptd against cp, mx.quantize and torch on the same files, in the same run, and prints one table of ratios.
+"""Times ckptd against cp, mx.quantize, torch, openssl and nginx on the same files, in the same run, and prints one table of ratios.
 
 Files are in the page cache before anything is timed. Runs of the two sides alternate, dirty pages are written out
 between them (not timed), and the median counts. Every time is that of a whole process, file to file; only MLX is
 given its import for free."""
 
 import os
-import shutil
-import socket
-import statistics
-import subprocess
 import sys
 import threading
-import time
-import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 
+import service
 import torch
+from measure import BINARY, MIB, ROUNDS, WORK, Daemon, Row, alternate, remove, run, warm
 from safetensors.torch import save_file
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-BUILD = REPOSITORY / os.environ.get("CKPTD_BUILD", "build")
-BINARY, WORK = BUILD / "ckptd", BUILD / "bench"
-MIB = int(os.environ.get("BENCH_MIB", "1024"))
-ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 
 # ---- the models
 
@@ -65,42 +54,6 @@ def linear_model(mib, width=4096):
 # ---- measuring
 
 
-def warm(path):
-    with open(path, "rb", buffering=0) as f:
-        while f.read(1 << 24):
-            pass
-
-
-def remove(path):
-    path = Path(path)
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def run(command):
-    """Seconds of one process that must succeed."""
-    start = time.perf_counter()
-    process = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    seconds = time.perf_counter() - start
-    if process.returncode:
-        raise SystemExit(
-            f"{' '.join(map(str, command))}\nended with {process.returncode}: {process.stderr.decode(errors='replace')}"
-        )
-    return seconds, process.stdout.decode()
-
-
-def alternate(a, b, rounds=None):
-    """Medians of two functions that give seconds, run in turns."""
-    times = [], []
-    for _ in range(rounds or ROUNDS):
-        for function, seconds in zip((a, b), times):
-            os.sync()
-            seconds.append(function())
-    return [statistics.median(t) for t in times]
-
-
 def convert_seconds(source, *options):
     out = WORK / "out"
     remove(out)
@@ -111,15 +64,6 @@ def cp_seconds(source):
     out = WORK / "copy"
     remove(out)
     return run(["cp", source, out])[0]
-
-
-@dataclass
-class Row:
-    what: str
-    detail: str
-    aim: str
-    measured: str
-    met: bool
 
 
 # ---- the parts
@@ -209,33 +153,6 @@ import sys, torch
 from safetensors.torch import save_file
 save_file(torch.load(sys.argv[1], weights_only=True), sys.argv[2])
 """
-
-
-class Daemon:
-    def __init__(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.host = f"127.0.0.1:{s.getsockname()[1]}"
-        self.log = open(WORK / "log", "wb")
-        command = [BINARY, "serve", "--listen", self.host, "--data", WORK / "data"]
-        self.process = subprocess.Popen([str(word) for word in command], stdout=self.log, stderr=self.log)
-        for _ in range(200):
-            try:
-                urllib.request.urlopen(f"http://{self.host}/readyz", timeout=2).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        self.stop()
-        raise SystemExit("the daemon did not start: " + (WORK / "log").read_text(errors="replace"))
-
-    def convert(self, source, out):
-        return run(["curl", "-sSf", "-o", out, "-T", source, f"http://{self.host}/v1/convert/mlx/"])[0]
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(30)
-        self.log.close()
-        remove(WORK / "data")
 
 
 def part_curl():
@@ -334,6 +251,7 @@ PARTS = {
     "quantize": part_quantize,
     "curl": part_curl,
     "memory": part_memory,
+    **service.PARTS,
 }
 
 

@@ -80,6 +80,14 @@ class Refusals(unittest.TestCase):
         result = ckptd.convert(self.folder / "whole.pt", self.folder / "known", assume="never")
         self.assertEqual(result.code, 0, result.stderr)
 
+    def test_running_statistics_of_an_instance_norm_are_refused(self):
+        """MLX's InstanceNorm takes those of the instance, torch's in eval mode the running ones: other values, silently."""
+        model = nn.ModuleDict({"norm": nn.InstanceNorm2d(4, affine=True, track_running_stats=True)})
+        torch.save(model, self.folder / "whole.pt")
+        result = ckptd.convert(self.folder / "whole.pt", self.folder / "out")
+        self.assertNotEqual(result.code, 0)
+        self.assertIn("unsupported_layer", result.stderr)
+
     def test_derived_layers_pass_assume_never(self):
         model = zoo.build("resnet18")
         self.converted(model.state_dict(), Expected(model).tensors, assume="never")

@@ -1,5 +1,6 @@
 """Helpers of the HTTP tests: a daemon of their own, real curl, raw sockets, and checkpoints made by hand. Standard library only."""
 
+import hashlib
 import http.client
 import io
 import json
@@ -21,6 +22,8 @@ BINARY = (BUILD if BUILD.is_absolute() else ROOT / BUILD) / "ckptd"
 
 # Everything is slower under a sanitizer, and nothing may hang for ever.
 PATIENCE = 60
+
+FINISHED = ("succeeded", "failed", "cancelled", "dead", "expired")
 
 
 def build_info():
@@ -130,7 +133,11 @@ class Daemon:
             environment["CKPTD_WORKER_FAULT"] = fault
         defaults = ["--listen", "127.0.0.1:0", "--data", self.data, "--min-free", "0"]
         self.process = subprocess.Popen([BINARY, "serve", *defaults, *map(str, flags)], stderr=self.log, env=environment)
-        self.port = self._wait_for_port()
+        try:
+            self.port = self._wait_for_port()
+        except AssertionError:
+            self.close()
+            raise
         self.base = f"http://127.0.0.1:{self.port}"
 
     def _wait_for_port(self):
@@ -166,6 +173,49 @@ class Daemon:
         finally:
             connection.close()
 
+    def ask(self, method, path, document=None, headers=None):
+        """The same with JSON both ways: (status, headers, document or None)"""
+        body = None if document is None else json.dumps(document)
+        given = {} if document is None else {"Content-Type": "application/json"}
+        status, answered, raw = self.request(method, path, body, given | (headers or {}))
+        return status, answered, json.loads(raw) if "json" in answered.get("Content-Type", "") else None
+
+    def store(self, raw):
+        """Makes a blob of the bytes; its digest."""
+        status, _, document = self.request("POST", "/v1/blobs", raw)
+        assert status in (200, 201), document
+        return digest_of(raw)
+
+    def submit(self, raw, name="m.pt", kind="convert", **more):
+        """Stores the bytes and makes a job of them; the job as it was answered."""
+        spec = {"kind": kind, "inputs": [{"name": name, "digest": self.store(raw)}]} | more
+        if kind == "convert":
+            spec.setdefault("to", "mlx")
+        status, _, job = self.ask("POST", "/v1/jobs", spec)
+        assert status in (200, 202), job
+        return job
+
+    def job(self, job, wait=0):
+        status, _, document = self.ask("GET", f"/v1/jobs/{job}?wait={wait}")
+        assert status == 200, document
+        return document
+
+    def ended(self, job):
+        """The job once it has ended."""
+        end = time.monotonic() + PATIENCE
+        document = self.job(job)
+        while document["state"] not in FINISHED and time.monotonic() < end:
+            document = self.job(job, wait=10)
+        return document
+
+    def metric(self, name, **labels):
+        """The sum of the samples with these labels, 0 if there is none."""
+        total = 0.0
+        for line in self.request("GET", "/metrics")[2].decode().splitlines():
+            if line.startswith(name) and line[len(name)] in "{ " and all(f'{k}="{v}"' in line for k, v in labels.items()):
+                total += float(line.rsplit(" ", 1)[1])
+        return total
+
     def socket(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
 
@@ -175,7 +225,7 @@ class Daemon:
             return file.read().split()
 
     def temporary_files(self):
-        """Files below DATA/tmp that are open or have a name."""
+        """Files below DATA/tmp that are open or have a name. Blobs and results lie elsewhere and stay."""
         tmp = os.path.realpath(os.path.join(self.data, "tmp"))
         found = os.listdir(tmp)
         folder = f"/proc/{self.process.pid}/fd"
@@ -196,14 +246,23 @@ class Daemon:
 
     def close(self):
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            # One that runs a job would wait for it.
+            self.process.send_signal(signal.SIGKILL if self.children() else signal.SIGTERM)
             try:
                 self.process.wait(5)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        said = [line for line in self.log_text().splitlines() if not line.startswith("{")]
         self.log.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+        # What a worker says is a line of the log; this is the daemon's own.
+        if any("Sanitizer" in line or "runtime error: " in line for line in said):
+            raise AssertionError("\n".join(said)[:8000])
+
+
+def digest_of(raw):
+    return "sha256:" + hashlib.sha256(raw).hexdigest()
 
 
 def wait_until(condition, timeout=PATIENCE):
@@ -246,8 +305,8 @@ class DaemonTest(unittest.TestCase):
             self.assertEqual(expect, done.returncode, done.stderr)
         return done.returncode, files, done.stdout
 
-    def assert_problem(self, answer, status, code):
-        """answer: (status, headers, bytes) of a conversion. Returns the document."""
+    def assert_problem(self, answer, status, code, download=True):
+        """answer: (status, headers, bytes). download: curl -OJ saves it, as on every path that answers with a file. Returns the document."""
         got, headers, raw = answer
         self.assertEqual("application/problem+json", headers["Content-Type"], raw[:300])
         document = json.loads(raw)
@@ -256,7 +315,15 @@ class DaemonTest(unittest.TestCase):
         for member in ("type", "title", "detail", "hint", "retryable", "request_id"):
             self.assertIn(member, document)
         self.assertEqual(headers["X-Request-Id"], document["request_id"])
-        self.assertEqual('attachment; filename="ckptd-error.json"', headers["Content-Disposition"])
+        if download:
+            self.assertEqual('attachment; filename="ckptd-error.json"', headers["Content-Disposition"])
+        return document
+
+    def assert_refused(self, answer, status, code, where=None):
+        """The same on the other paths. where: the place that the document names."""
+        document = self.assert_problem(answer, status, code, download=False)
+        if where is not None:
+            self.assertEqual(where, document.get("where"), document)
         return document
 
     def assert_alive(self):

@@ -97,10 +97,10 @@ class DataDirectoryTest(unittest.TestCase):
     def test_a_newer_schema_is_refused(self):
         self.daemon.terminate()
         with open(os.path.join(self.daemon.data, "version"), "w") as file:
-            file.write("2\n")
+            file.write("3\n")
         status, text = serve("--listen", "127.0.0.1:0", "--data", self.daemon.data)
         self.assertEqual(1, status)
-        self.assertIn("schema 2", text)
+        self.assertIn("schema 3", text)
 
 
 class DrainTest(unittest.TestCase):

@@ -14,7 +14,7 @@ class RoutesTest(DaemonTest):
     def test_readyz_is_ok_and_lists_its_checks(self):
         self.assertEqual((200, b"ok\n"), self.daemon.request("GET", "/readyz")[::2])
         body = self.daemon.request("GET", "/readyz?verbose")[2].decode()
-        for check in ("draining", "space", "workers"):
+        for check in ("draining", "space", "workers", "store"):
             self.assertIn(f"[+] {check}: ok", body)
 
     def test_version_is_json(self):

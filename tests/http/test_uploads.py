@@ -82,23 +82,38 @@ class WaitingTest(DaemonTest):
     FLAGS = ("--workers", 1)
     FAULT = "hang"
 
-    def test_a_client_that_leaves_while_it_waits_ends_its_job(self):
-        def start():
-            sock = self.daemon.socket()
-            model = linear_model()
-            sock.sendall(b"PUT /v1/convert/mlx/m.pt HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(model))
-            sock.sendall(model)
-            return sock
+    def start(self, query=""):
+        """A client that waits for its conversion."""
+        sock = self.daemon.socket()
+        model = linear_model()
+        sock.sendall(f"PUT /v1/convert/mlx/m.pt{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(model)}\r\n\r\n".encode())
+        sock.sendall(model)
+        return sock
 
-        running, waiting = start(), start()
-        self.assertTrue(wait_until(lambda: len(self.daemon.children()) == 1))
+    def states(self):
+        return sorted(job["state"] for job in self.daemon.ask("GET", "/v1/jobs")[2]["jobs"])
+
+    def test_a_client_that_leaves_keeps_its_job_unless_it_asked_otherwise(self):
+        keeping, leaving = self.start("?fresh=true"), self.start("?fresh=true&cancel_on_disconnect=true")
+        self.assertTrue(wait_until(lambda: self.states() == ["queued", "running"]))
+        keeping.close()
+        leaving.close()
+        self.assertTrue(wait_until(lambda: "cancelled" in self.states()))
+        self.assertEqual(["cancelled", "running"], self.states())
+        running = self.daemon.ask("GET", "/v1/jobs?state=running")[2]["jobs"][0]["id"]
         worker = self.daemon.children()
-        waiting.close()
-        running.close()
-        self.assertTrue(wait_until(lambda: self.daemon.children() == []))
+        self.assertEqual(202, self.daemon.request("POST", f"/v1/jobs/{running}/cancel")[0])
+        self.assertTrue(wait_until(lambda: self.states() == ["cancelled", "cancelled"]))
         self.assertTrue(wait_until(lambda: self.daemon.temporary_files() == []))
         self.assertFalse(os.path.exists(f"/proc/{worker[0]}"))
-        self.assertEqual({"cancelled"}, {line["outcome"] for line in self.daemon.log_lines("job")})
+
+    def test_a_running_job_ends_with_its_client_if_that_is_wanted(self):
+        sock = self.start("?cancel_on_disconnect=true")
+        self.assertTrue(wait_until(lambda: self.daemon.children()))
+        sock.close()
+        self.assertTrue(wait_until(lambda: self.daemon.children() == []))
+        self.assertTrue(wait_until(lambda: self.daemon.temporary_files() == []))
+        self.assertTrue(wait_until(lambda: self.daemon.log_lines("job")[-1]["state"] == "cancelled"))
 
 
 class SilenceTest(DaemonTest):
@@ -178,7 +193,8 @@ class QueueTest(DaemonTest):
             sock.sendall(b"PUT /v1/convert/mlx/m.pt HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(model))
             sock.sendall(model)
             socks.append(sock)
-        self.assertTrue(wait_until(lambda: len(self.daemon.temporary_files()) >= 2))
+        states = lambda: sorted(job["state"] for job in self.daemon.ask("GET", "/v1/jobs")[2]["jobs"])
+        self.assertTrue(wait_until(lambda: states() == ["queued", "running"]))
         answer = put(self.daemon, "/v1/convert/mlx/m.pt", model)
         self.assertIn("--queue", self.assert_problem(answer, 429, "queue_full")["detail"])
         self.assertRegex(answer[1]["Retry-After"], r"^\d+$")

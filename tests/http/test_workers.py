@@ -41,6 +41,9 @@ class WorkerTest(unittest.TestCase):
     def test_silence_ends_the_worker(self):
         self.assertIn("--worker-silence", self.document("hang", 422, "worker_timeout", "--worker-silence", 1)["detail"])
 
+    def test_a_job_has_its_time(self):
+        self.assertIn("--worker-time", self.document("hang", 422, "worker_timeout", "--worker-time", 1)["detail"])
+
     def test_a_result_that_is_not_there_is_not_believed(self):
         self.assertIn("7 bytes", self.document("lie", 422, "worker_crashed")["detail"])
 
@@ -61,17 +64,39 @@ class WorkerTest(unittest.TestCase):
             with self.subTest(fault):
                 self.assertIn("filter", self.document(fault, 422, "worker_crashed")["detail"])
 
-    def test_a_worker_killed_by_a_stranger_is_no_fault_of_the_document(self):
-        daemon = Daemon(fault="hang")
+    def killed(self, fault, times, *flags):
+        """The answer to a conversion whose first workers are killed by a stranger."""
+        daemon = Daemon(*flags, fault=fault)
         self.addCleanup(daemon.close)
         answers = []
         thread = threading.Thread(target=lambda: answers.append(put(daemon, "/v1/convert/mlx/m.pt", linear_model())))
         thread.start()
-        self.assertTrue(wait_until(lambda: daemon.children()))
-        time.sleep(0.2)
-        os.kill(int(daemon.children()[0]), signal.SIGKILL)
+        dead = []
+        for _ in range(times):
+            self.assertTrue(wait_until(lambda: [c for c in daemon.children() if c not in dead]))
+            dead += daemon.children()
+            os.kill(int(dead[-1]), signal.SIGKILL)
         thread.join()
-        self.assertTrue(self.assert_problem(answers[0], 503, "worker_killed")["retryable"])
+        return daemon, answers[0]
+
+    def test_a_job_whose_worker_was_killed_by_a_stranger_starts_again(self):
+        daemon, answer = self.killed("slow", 1)
+        self.assertEqual(200, answer[0])
+        job = daemon.job(answer[1]["X-Job-Id"])
+        self.assertEqual((2, 0), (job["attempt"], job["crash_count"]))
+
+    def test_a_job_whose_workers_are_always_killed_is_no_fault_of_the_document(self):
+        daemon, answer = self.killed("hang", 2, "--max-attempts", 2)
+        document = self.assert_problem(answer, 503, "attempts_exhausted")
+        self.assertTrue(document["retryable"])
+        self.assertEqual("dead", daemon.job(document["job"])["state"])
+
+    def test_a_crash_is_tried_twice(self):
+        daemon = Daemon(fault="crash")
+        self.addCleanup(daemon.close)
+        document = self.assert_problem(put(daemon, "/v1/convert/mlx/m.pt", linear_model()), 422, "worker_crashed")
+        job = daemon.job(document["job"])
+        self.assertEqual(("dead", 2, 2), (job["state"], job["attempt"], job["crash_count"]))
 
     def test_workers_die_with_their_daemon(self):
         daemon = Daemon(fault="hang")

@@ -67,11 +67,70 @@ static void one_specification_has_one_normal_form(void **state) {
     text_a = ck_spec_normalised(&a);
     text_b = ck_spec_normalised(&b);
     assert_string_equal(text_a, text_b);
-    assert_string_equal(text_a, "{\"options\":{\"dtype\":\"float16\"},\"quant\":\"q4\",\"to\":\"mlx\"}");
+    assert_string_equal(text_a,
+                        "{\"kind\":\"convert\",\"options\":{\"dtype\":\"float16\"},\"quant\":\"q4\",\"to\":\"mlx\"}");
     free(text_a);
     free(text_b);
     ck_spec_release(&a);
     ck_spec_release(&b);
+}
+
+/* The normal form is part of the cache key: a plan or an analysis must not be served as a model. */
+static void kinds_and_dry_runs_have_normal_forms_of_their_own(void **state) {
+    _cleanup_(ck_spec_release) struct ck_spec dry = {0}, analysis = {0};
+    _cleanup_(ck_freep) char *text = NULL, *analysis_text = NULL;
+
+    (void)state;
+    assert_int_equal(ck_spec_init(&dry, "mlx", NULL, NULL), 0);
+    dry.dry_run = true;
+    text = ck_spec_normalised(&dry);
+    assert_string_equal(text, "{\"dry_run\":true,\"kind\":\"convert\",\"options\":{},\"quant\":\"\",\"to\":\"mlx\"}");
+    assert_int_equal(ck_spec_init_analyze(&analysis, NULL), 0);
+    assert_int_equal(ck_spec_set(&analysis, "tensors", "false", NULL), 0);
+    analysis_text = ck_spec_normalised(&analysis);
+    assert_string_equal(analysis_text,
+                        "{\"kind\":\"analyze\",\"options\":{\"tensors\":\"false\"},\"quant\":\"\",\"to\":\"\"}");
+}
+
+static void a_kind_of_job_is_known_by_its_word(void **state) {
+    enum ck_job_kind kind = CK_JOB_KIND_END_;
+
+    (void)state;
+    assert_true(ck_job_kind_from_name("analyze", &kind));
+    assert_int_equal(kind, CK_JOB_ANALYZE);
+    assert_string_equal(ck_job_kind_name(CK_JOB_CONVERT), "convert");
+    assert_false(ck_job_kind_from_name("analyse", &kind));
+    assert_false(ck_job_kind_from_name("", &kind));
+    assert_int_equal(kind, CK_JOB_ANALYZE);
+}
+
+static void an_analysis_takes_what_any_target_takes(void **state) {
+    _cleanup_(ck_spec_release) struct ck_spec spec = {0};
+
+    (void)state;
+    assert_int_equal(ck_spec_init_analyze(&spec, NULL), 0);
+    assert_string_equal(spec.target, "");
+    assert_string_equal(spec.quant, "");
+    assert_int_equal(ck_spec_set(&spec, "layers", "up:Conv2d", NULL), 0);
+    assert_int_equal(ck_spec_set(&spec, "max_shard_size", "2048", NULL), 0);
+    assert_int_equal(spec.max_shard_bytes, 2048);
+    assert_int_equal(ck_spec_set(&spec, "tensors", "no", NULL), CK_E_BAD_OPTION);
+    assert_string_equal(ck_spec_get(&spec, "tensors"), "true");
+}
+
+static void an_option_of_analyses_is_refused_by_a_conversion(void **state) {
+    static const char *const targets[] = {"mlx", "safetensors"};
+
+    (void)state;
+    for (size_t i = 0; i < CK_ARRAY_LEN(targets); i++) {
+        _cleanup_(ck_spec_release) struct ck_spec spec = {0};
+        struct ck_error err = {0};
+
+        assert_int_equal(ck_spec_init(&spec, targets[i], NULL, NULL), 0);
+        assert_int_equal(ck_spec_set(&spec, "tensors", "true", &err), CK_E_BAD_OPTION);
+        assert_string_equal(err.message, "option tensors is for the job analyze, not for convert");
+        assert_string_equal(err.where, "tensors");
+    }
 }
 
 static void pairs_split_at_the_last_colon(void **state) {
@@ -144,6 +203,10 @@ int main(void) {
         cmocka_unit_test(unknown_words_get_the_nearest_one),
         cmocka_unit_test(every_affine_width_and_group_is_known),
         cmocka_unit_test(one_specification_has_one_normal_form),
+        cmocka_unit_test(kinds_and_dry_runs_have_normal_forms_of_their_own),
+        cmocka_unit_test(a_kind_of_job_is_known_by_its_word),
+        cmocka_unit_test(an_analysis_takes_what_any_target_takes),
+        cmocka_unit_test(an_option_of_analyses_is_refused_by_a_conversion),
         cmocka_unit_test(pairs_split_at_the_last_colon),
         cmocka_unit_test(bad_values_are_refused),
         cmocka_unit_test(an_option_given_twice_or_to_the_wrong_target_is_refused),

@@ -1,4 +1,4 @@
-/* server/: the worker protocol (what a worker may say), settings, the log's levels, request ids. No sockets, no
+/* server/: the worker protocol (what a worker may say), request ids. No sockets, no
  * processes. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,6 @@
 
 #include "server/protocol.h"
 #include "server/request_id.h"
-#include "server/settings.h"
 
 /* ---- what the daemon believes ---- */
 
@@ -113,7 +112,7 @@ static void an_error_survives_the_pipe(_unused_ void **state) {
     snprintf(error.hint, sizeof(error.hint), "say it");
     snprintf(error.details, sizeof(error.details), "[{\"tensor\":\"up.weight\"}]");
     ck_buffer_init(&line, CK_EVENT_MAX);
-    assert_int_equal(ck_event_write_error(&error, &line), 0);
+    assert_int_equal(ck_event_write_error(&error, &(struct ck_job_result){0}, &line), 0);
     assert_int_equal(line.data[line.length - 1], '\n');
     assert_int_equal(believe(line.data, &event), 0);
     assert_int_equal(event.error.code, CK_E_AMBIGUOUS_LAYOUT);
@@ -131,7 +130,7 @@ static void an_error_of_hostile_bytes_still_fits(_unused_ void **state) {
     memset(error.where, 0x01, sizeof(error.where) - 1);
     memset(error.details, '[', sizeof(error.details) - 1);
     ck_buffer_init(&line, CK_EVENT_MAX);
-    assert_int_equal(ck_event_write_error(&error, &line), 0);
+    assert_int_equal(ck_event_write_error(&error, &(struct ck_job_result){0}, &line), 0);
     assert_int_equal(believe(line.data, &event), 0);
     assert_string_equal(event.error.details, "");
 }
@@ -168,77 +167,65 @@ static void an_order_survives_the_pipe(_unused_ void **state) {
     assert_int_equal(ck_order_read("", 0, &order, &err), CK_E_INTERNAL);
 }
 
-/* ---- settings ---- */
+/* Writes the order for spec and reads it back; CK_E_INTERNAL if `from` was replaced by `to` in its text. */
+static int order_of(const struct ck_spec *spec, const char *from, const char *to, struct ck_order *ret_read) {
+    _cleanup_(ck_buffer_release) struct ck_buffer line = {0}, changed = {0};
+    struct ck_order order = {
+        .job = "j", .spec = spec, .input_name = "m.pt", .limits = ck_limits_default, .threads = 1, .outputs = 1};
+    char *place;
 
-static int settings(struct ck_settings *read, int argc, ...) {
-    char *argv[8] = {(char *)(uintptr_t) "serve"};
-    struct ck_error err = {0};
-    bool help;
-    va_list args;
-
-    va_start(args, argc);
-    for (int i = 0; i < argc; i++)
-        argv[i + 1] = va_arg(args, char *);
-    va_end(args);
-    return ck_settings_read(argc + 1, argv, read, &help, &err);
+    ck_buffer_init(&line, CK_ORDER_MAX);
+    ck_buffer_init(&changed, CK_ORDER_MAX);
+    assert_int_equal(ck_order_write(&order, &line, NULL), 0);
+    if (!from)
+        return ck_order_read(line.data, line.length, ret_read, NULL);
+    place = strstr(line.data, from);
+    assert_non_null(place);
+    ck_buffer_printf(&changed, "%.*s%s%s", (int)(place - line.data), line.data, to, place + strlen(from));
+    return ck_order_read(changed.data, changed.length, ret_read, NULL);
 }
 
-static void sizes_have_units_and_no_overflow(_unused_ void **state) {
-    uint64_t n = 0;
+static void kind_and_dry_run_survive_the_pipe(_unused_ void **state) {
+    _cleanup_(ck_spec_release) struct ck_spec analysis = {0}, dry = {0};
+    _cleanup_(ck_order_release) struct ck_order read_analysis = {0}, read_dry = {0};
 
-    assert_true(ck_size_parse("0", &n) && n == 0);
-    assert_true(ck_size_parse("300", &n) && n == 300);
-    assert_true(ck_size_parse("64K", &n) && n == 65536);
-    assert_true(ck_size_parse("64KiB", &n) && n == 65536);
-    assert_true(ck_size_parse("2g", &n) && n == 2ull << 30);
-    assert_true(ck_size_parse("18446744073709551615", &n) && n == UINT64_MAX);
-    assert_false(ck_size_parse("18446744073709551616", &n));
-    assert_false(ck_size_parse("16777216T", &n));
-    assert_false(ck_size_parse("", &n));
-    assert_false(ck_size_parse("-1", &n));
-    assert_false(ck_size_parse("1.5G", &n));
-    assert_false(ck_size_parse("1Gx", &n));
-    assert_false(ck_size_parse(" 1", &n));
+    assert_int_equal(ck_spec_init_analyze(&analysis, NULL), 0);
+    assert_int_equal(ck_spec_set(&analysis, "tensors", "false", NULL), 0);
+    assert_int_equal(order_of(&analysis, NULL, NULL, &read_analysis), 0);
+    assert_int_equal(read_analysis.spec->kind, CK_JOB_ANALYZE);
+    assert_string_equal(ck_spec_get(read_analysis.spec, "tensors"), "false");
+    assert_string_equal(read_analysis.spec->target, "");
+    assert_false(read_analysis.spec->dry_run);
+
+    assert_int_equal(ck_spec_init(&dry, "mlx", NULL, NULL), 0);
+    dry.dry_run = true;
+    assert_int_equal(order_of(&dry, NULL, NULL, &read_dry), 0);
+    assert_int_equal(read_dry.spec->kind, CK_JOB_CONVERT);
+    assert_true(read_dry.spec->dry_run);
 }
 
-static void flags_win_over_the_environment(_unused_ void **state) {
-    struct ck_settings read;
+static void an_order_of_no_kind_or_of_a_kind_that_contradicts_it_is_none(_unused_ void **state) {
+    static const struct {
+        const char *from, *to;
+    } of_analysis[] = {
+        {"\"kind\":\"analyze\",", ""},          {"\"kind\":\"analyze\"", "\"kind\":\"ponder\""},
+        {"\"kind\":\"analyze\"", "\"kind\":5"}, {"\"kind\":\"analyze\"", "\"kind\":\"analyze\",\"dry_run\":true"},
+        {"\"to\":\"\"", "\"to\":\"mlx\""},      {"\"quant\":\"\"", "\"quant\":\"q4\""},
+    };
+    _cleanup_(ck_spec_release) struct ck_spec analysis = {0}, dry = {0};
+    struct ck_order read;
 
-    setenv("CKPTD_QUEUE", "7", 1);
-    setenv("CKPTD_MAX_UPLOAD", "1M", 1);
-    setenv("CKPTD_SERVICE_PORT", "tcp://10.0.0.1", 1);
-    assert_int_equal(settings(&read, 2, "--queue", "8"), 0);
-    unsetenv("CKPTD_QUEUE");
-    unsetenv("CKPTD_MAX_UPLOAD");
-    unsetenv("CKPTD_SERVICE_PORT");
-    assert_int_equal(read.queue, 8);
-    assert_int_equal(read.max_upload, 1 << 20);
-    assert_string_equal(read.listen, "127.0.0.1:8080");
-    assert_true(read.workers >= 1 && read.threads >= 1);
-    assert_int_equal(read.limits.tensors, ck_limits_default.tensors);
+    assert_int_equal(ck_spec_init_analyze(&analysis, NULL), 0);
+    for (size_t i = 0; i < CK_ARRAY_LEN(of_analysis); i++)
+        assert_int_equal(order_of(&analysis, of_analysis[i].from, of_analysis[i].to, &read), CK_E_INTERNAL);
+    assert_int_equal(order_of(&analysis, "\"kind\":\"analyze\"", "\"kind\":\"convert\"", &read),
+                     CK_E_UNSUPPORTED_TARGET);
+    assert_int_equal(ck_spec_init(&dry, "mlx", NULL, NULL), 0);
+    dry.dry_run = true;
+    assert_int_equal(order_of(&dry, "\"dry_run\":true", "\"dry_run\":1", &read), CK_E_INTERNAL);
 }
 
-static void every_limit_of_the_core_is_a_flag(_unused_ void **state) {
-    struct ck_settings read;
-
-#define X(name, value, what)                                                                                           \
-    assert_int_equal(settings(&read, 1, "--limit-" #name "=5"), 0);                                                    \
-    assert_int_equal(read.limits.name, 5);
-    CK_LIMITS(X)
-#undef X
-    assert_int_equal(settings(&read, 1, "--limit-zip-entries=5"), 0);
-    assert_int_equal(settings(&read, 1, "--limit-zip-entries=0"), CK_E_BAD_OPTION);
-}
-
-static void values_at_the_bounds_are_taken_and_beyond_refused(_unused_ void **state) {
-    struct ck_settings read;
-
-    assert_int_equal(settings(&read, 1, "--workers=1024"), 0);
-    assert_int_equal(settings(&read, 1, "--workers=1025"), CK_E_BAD_OPTION);
-    assert_int_equal(settings(&read, 1, "--worker-memory=64M"), 0);
-    assert_int_equal(settings(&read, 1, "--worker-memory=67108863"), CK_E_BAD_OPTION);
-    assert_int_equal(settings(&read, 1, "--shutdown-grace=0"), 0);
-}
+/* ---- request ids ---- */
 
 static void request_ids_of_clients_are_kept_when_sane(_unused_ void **state) {
     char id[CK_REQUEST_ID_MAX], longest[CK_REQUEST_ID_MAX + 1];
@@ -268,10 +255,8 @@ int main(void) {
         cmocka_unit_test(an_error_survives_the_pipe),
         cmocka_unit_test(an_error_of_hostile_bytes_still_fits),
         cmocka_unit_test(an_order_survives_the_pipe),
-        cmocka_unit_test(sizes_have_units_and_no_overflow),
-        cmocka_unit_test(flags_win_over_the_environment),
-        cmocka_unit_test(every_limit_of_the_core_is_a_flag),
-        cmocka_unit_test(values_at_the_bounds_are_taken_and_beyond_refused),
+        cmocka_unit_test(kind_and_dry_run_survive_the_pipe),
+        cmocka_unit_test(an_order_of_no_kind_or_of_a_kind_that_contradicts_it_is_none),
         cmocka_unit_test(request_ids_of_clients_are_kept_when_sane),
     };
 
