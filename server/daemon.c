@@ -58,6 +58,8 @@ static int recover(struct ck_daemon *daemon, struct ck_error *err) {
         .data = &daemon->data,
         .store = daemon->store,
         .rebooted = ck_store_sqlite_rebooted(daemon->store),
+        .store_is_new = ck_store_sqlite_is_new(daemon->store),
+        .now = ck_clock_ms(),
         .each_blob = ck_store_sqlite_each_blob,
         .drop_blob = ck_store_sqlite_drop_blob,
         .each_job_with_files = ck_store_sqlite_each_job_with_files,

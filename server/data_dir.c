@@ -193,6 +193,8 @@ int ck_data_dir_open(const char *path, struct ck_data_dir *ret_dir, struct ck_er
     if (r == 0)
         r = upgrade(&dir, err);
     if (r == 0)
+        (void)unlinkat(dir.root, "port", 0); /* of a daemon that was killed: nobody serves it */
+    if (r == 0)
         r = ck_data_dir_folder(dir.root, "tmp", &dir.tmp, err);
     if (r == 0)
         r = ck_data_dir_each(dir.tmp, remove_entry, NULL, err);

@@ -77,13 +77,8 @@ static bool has_ended(struct ck_daemon *daemon, const char *job) {
  * back, so that no job is missing from the sum that bounds the queue. */
 static void port_changed(void *ctx, const char *job) {
     struct ck_daemon *daemon = ctx;
-    struct ck_queue_counts counts;
 
-    if (daemon->store->job_counts(daemon->store, &counts, NULL) == 0) {
-        pthread_mutex_lock(&daemon->look_lock);
-        daemon->counts = counts;
-        pthread_mutex_unlock(&daemon->look_lock);
-    }
+    (void)ck_daemon_count(daemon, NULL);
     ck_scheduler_look(daemon->scheduler, job);
     ck_waiters_changed(&daemon->waiters, job, has_ended(daemon, job));
 }

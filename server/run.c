@@ -177,11 +177,12 @@ static void decide(const struct ck_run *run, int64_t now, int64_t expires_at, st
 
 static int publish(struct ck_run *run, struct ck_daemon *daemon) {
     size_t n = run->result.n_files;
-    _cleanup_(ck_freep) const char **names = calloc(n + 1, sizeof(*names));
+    _cleanup_(ck_freep) const char **names = NULL;
     int r;
 
     if (n == 0 || run->published)
         return 0;
+    names = calloc(n, sizeof(*names));
     if (!names)
         return ck_error_set(&run->err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the result");
     for (size_t i = 0; i < n; i++)

@@ -117,6 +117,13 @@ static int check_blob(struct blobs_walk *walk, int folder, const char *digest, u
     struct known *row = known_find(&walk->rows, digest);
     bool suspect = row && walk->scrub->rebooted && !row->durable;
 
+    if (!row && walk->scrub->store_is_new && has_digest(folder, digest)) {
+        bool is_new;
+
+        walk->result->blobs_adopted++;
+        return walk->scrub->store->blob_put(walk->scrub->store, "", digest, bytes, false, walk->scrub->now, &is_new,
+                                            walk->err);
+    }
     if (!row) {
         walk->result->blobs_orphaned++;
         removed("blob removed", "it has no row", digest);
@@ -189,6 +196,9 @@ int ck_scrub_blobs(const struct ck_scrub *scrub, struct ck_scrub_result *result,
     r = ck_data_dir_each(blobs, see_shelf, &walk, err);
     if (r == 0)
         r = drop_unseen(&walk);
+    if (result->blobs_adopted > 0)
+        CK_LOG(WARNING, "the store is new and there are blobs: they are kept",
+               CK_LOG_NUMBER("blobs", result->blobs_adopted));
     if (result->blobs_orphaned + result->blobs_missing + result->blobs_damaged > 0)
         CK_LOG(WARNING, "blobs and their rows did not agree", CK_LOG_NUMBER("agree", result->blobs),
                CK_LOG_NUMBER("files_removed", result->blobs_orphaned),

@@ -16,6 +16,8 @@ struct ck_scrub {
     const struct ck_data_dir *data;
     struct ck_store          *store;
     bool                      rebooted; /* since the last run: blobs that were never synced are read and compared with their digest */
+    bool                      store_is_new; /* it was made just now: whoever moved a damaged one away keeps the blobs whose content has their digest */
+    int64_t                   now;          /* ms since 1970 */
     /* server/store_sqlite.h has these. */
     int (*each_blob)(struct ck_store *store, int (*each)(void *ctx, const char *digest, uint64_t bytes, bool durable), void *ctx, struct ck_error *err);
     int (*drop_blob)(struct ck_store *store, const char *digest, struct ck_error *err);
@@ -29,6 +31,7 @@ struct ck_scrub {
 struct ck_scrub_result {
     uint64_t blobs;          /* whose row and file agree */
     uint64_t blobs_orphaned; /* files without a row, removed */
+    uint64_t blobs_adopted;  /* files without a row that got one, because the store is new */
     uint64_t blobs_missing;  /* rows without a file, dropped */
     uint64_t blobs_damaged;  /* of the wrong size or content: file removed, row dropped */
     uint64_t jobs;           /* whose results are there */

@@ -87,6 +87,7 @@ struct ck_sqlite {
     struct ck_store port; /* the first member, so that one pointer is both */
     int             busy_ms;
     char            boot_id[64];
+    bool            is_new; /* nobody has used it before */
     bool            rebooted;
     pthread_mutex_t writing; /* held while writer is used */
     struct ck_conn  writer;

@@ -199,6 +199,7 @@ static int compare_boot(struct ck_sqlite *store, const char *boot_id, struct ck_
     if (r < 0)
         return r;
     snprintf(store->boot_id, sizeof(store->boot_id), "%s", boot_id);
+    store->is_new = r == 0;
     store->rebooted = r > 0 && (boot_id[0] == 0 || strcmp(ck_stmt_get(&stmt, 0), store->boot_id) != 0);
     return 0;
 }
@@ -254,6 +255,10 @@ void ck_store_sqlite_close(struct ck_store *port) {
     pthread_mutex_destroy(&store->lock);
     pthread_mutex_destroy(&store->writing);
     free(store);
+}
+
+bool ck_store_sqlite_is_new(const struct ck_store *port) {
+    return ((const struct ck_sqlite *)port)->is_new;
 }
 
 bool ck_store_sqlite_rebooted(const struct ck_store *port) {

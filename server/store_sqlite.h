@@ -23,6 +23,9 @@ int ck_store_sqlite_open(const char *path, bool durable, const char *boot_id, st
 /* NULL is fine. No call may be under way. */
 void ck_store_sqlite_close(struct ck_store *store);
 
+/* True if the file was made by this open(), or never saw a recover(). */
+bool ck_store_sqlite_is_new(const struct ck_store *store);
+
 /* True if the machine was started anew since the last recover(): what was not durable may be gone or torn. */
 bool ck_store_sqlite_rebooted(const struct ck_store *store);
 

@@ -11,7 +11,8 @@
 #include "server/protocol.h"
 #include "server/scheduler.h"
 
-#define STDERR_KEPT 4096 /* bytes of what a dying worker says */
+#define LAST_CALL_MS 1000
+#define STDERR_KEPT  4096 /* bytes of what a dying worker says */
 
 struct ck_child {
     struct ck_run *run;
@@ -30,6 +31,7 @@ struct ck_child {
     size_t n_outputs;
 
     bool exited, out_closed, err_closed, judged;
+    bool last_call; /* the silence has lasted; nothing was heard since */
     int64_t exit_status;
     int term_signal;
     struct ck_error killed_for; /* code 0: not killed by us */
@@ -207,6 +209,13 @@ static void on_silence(uv_timer_t *timer) {
     struct ck_child *child = timer->data;
     char message[128];
 
+    /* A daemon that was stopped itself, or with its whole container, has not listened: what was said meanwhile is read
+     * before it is called silence. */
+    if (!child->last_call) {
+        child->last_call = true;
+        uv_timer_start(timer, on_silence, LAST_CALL_MS, child->settings->worker_silence * 1000);
+        return;
+    }
     snprintf(message, sizeof(message), "the worker process reported no progress for %llu s (--worker-silence)",
              (unsigned long long)child->settings->worker_silence);
     ck_child_kill(child, CK_E_WORKER_TIMEOUT, message);
@@ -229,6 +238,7 @@ static void take_line(struct ck_child *child, const char *line, size_t n) {
         ck_child_kill(child, CK_E_WORKER_CRASHED, "the worker process said something that no worker says");
         return;
     }
+    child->last_call = false;
     uv_timer_again(&child->silence);
     if (event.kind == CK_EVENT_PROGRESS) {
         ck_scheduler_progress(child->run, event.stage, event.done, event.total);

@@ -13,4 +13,5 @@ for tool in nginx:nginx-light wrk:wrk openssl:openssl; do
     command -v "${tool%%:*}" >/dev/null || { echo "the benchmark needs ${tool%%:*}: apt-get install ${tool##*:}" >&2; exit 1; }
 done
 export CKPTD_BUILD PYTHONDONTWRITEBYTECODE=1
-exec "$python" "$here/bench.py" "$@"
+"$python" "$here/bench.py" "$@"
+[ $# -gt 0 ] || exec "$python" "$here/load.py"

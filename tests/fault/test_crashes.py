@@ -204,7 +204,6 @@ class StoppedTest(FaultTest):
         self.assert_state("succeeded", document)
         self.assertEqual(1, document["attempt"])
 
-    @unittest.expectedFailure  # server/worker_child.c: the silence is judged before what was said meanwhile is read
     def test_a_worker_is_not_silent_because_the_daemon_did_not_listen(self):
         daemon = self.start("--workers", 1, "--worker-silence", 3, fault="slow")
         job = make_job(daemon, model(1))

@@ -224,6 +224,16 @@ def snapshot(data):
 
 
 class DamageWhileRunningTest(StoreTest):
+    def test_a_store_that_was_moved_away_leaves_the_blobs(self):
+        data = self.folder_of_data()
+        daemon = self.start(data=data)
+        digest = put_blob(daemon, model(1))
+        self.assertEqual(0, daemon.terminate())
+        pathlib.Path(data, "store.sqlite").rename(pathlib.Path(data, "..", "moved.sqlite"))
+        second = self.start(data=data)
+        self.assertEqual(model(1), second.request("GET", f"/v1/blobs/{digest}")[2])
+        self.assert_nothing_unknown(second)
+
     def test_a_file_that_is_damaged_behind_the_daemon_is_told(self):
         data = self.folder_of_data()
         daemon = self.start(data=data)

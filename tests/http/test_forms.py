@@ -218,6 +218,13 @@ class MultipartTest(DaemonTest):
                                      {"Content-Type": "multipart/form-data; boundary=xyz", "Repr-Digest": "sha-256=:" + "A" * 43 + "=:"})
         self.assert_problem(answer, 400, "bad_request")
 
+    def test_a_form_that_is_refused_at_its_first_bytes_is_given_back_once(self):
+        """It was given back twice, and the daemon died of it."""
+        picture = b"\x89PNG\r\n\x1a\n" + bytes(200_000)
+        for path in ("/v1/analyze", "/v1/convert/mlx"):
+            self.assertEqual(415, self.send(body_of([model("x.png", picture)]), path=path)[0])
+        self.assert_alive()
+
     def test_a_raw_body_to_the_path_of_forms_is_told(self):
         for content_type in ("application/octet-stream", "application/json", "application/x-www-form-urlencoded"):
             self.refused(MODEL, 415, "unsupported_media", content_type)

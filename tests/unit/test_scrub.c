@@ -20,10 +20,14 @@ static int lost(_unused_ void *ctx, const char *job, _unused_ struct ck_error *e
     return 0;
 }
 
+static bool store_is_new;
+
 static struct ck_scrub_result scrub(bool rebooted) {
     const struct ck_scrub order = {.data = &data,
                                    .store = &store,
                                    .rebooted = rebooted,
+                                   .store_is_new = store_is_new,
+                                   .now = 1000,
                                    .each_blob = each_blob,
                                    .drop_blob = drop_blob,
                                    .each_job_with_files = each_job,
@@ -74,6 +78,26 @@ static void files_without_a_row_are_removed_and_rows_without_a_file_dropped(_unu
     assert_blob(kept, "kept");
     assert_no_blob(orphan, CK_E_BLOB_NOT_FOUND);
     assert_no_blob(cut, CK_E_BLOB_NOT_FOUND);
+}
+
+/* Whoever moved a damaged store away, as the message says, keeps what was uploaded. */
+static void a_new_store_takes_the_blobs_that_are_there(_unused_ void **state) {
+    char whole[CK_DIGEST_SIZE], torn[CK_DIGEST_SIZE];
+    struct ck_scrub_result result;
+
+    store_text("whole", true, whole);
+    store_text("torn", true, torn);
+    drop_blob(&store, whole, NULL);
+    drop_blob(&store, torn, NULL);
+    write_file(blob_path(torn), "TORN");
+    store_is_new = true;
+    result = scrub(false);
+    store_is_new = false;
+    assert_int_equal(result.blobs_adopted, 1);
+    assert_int_equal(result.blobs_orphaned, 1);
+    assert_blob(whole, "whole");
+    assert_int_equal(rows->n_blobs, 1);
+    assert_no_blob(torn, CK_E_BLOB_NOT_FOUND);
 }
 
 static void after_a_reboot_what_was_never_synced_is_read(_unused_ void **state) {
@@ -278,6 +302,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_agrees_is_left_alone),
         TEST(files_without_a_row_are_removed_and_rows_without_a_file_dropped),
+        TEST(a_new_store_takes_the_blobs_that_are_there),
         TEST(after_a_reboot_what_was_never_synced_is_read),
         TEST(results_that_are_not_whole_are_reported),
         TEST(names_that_are_not_ours_are_left_alone),
