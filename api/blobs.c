@@ -122,7 +122,9 @@ int ck_head_blob_put(struct ck_request *request, const struct ck_ports *ports, s
     char hex[65];
     int r = ck_query_none(request->query, err);
 
-    if (r < 0 || !means_digest(request->params[0]))
+    if (r == 0 && !means_digest(request->params[0]))
+        return ck_input_name_check("path", request->params[0], err);
+    if (r < 0)
         return r;
     r = parse_digest(request->params[0], hex, err);
     if (r < 0)

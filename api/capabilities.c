@@ -12,7 +12,6 @@
 #include "core/container/sniff.h"
 #include "core/job/options.h"
 
-#define MLX_VERSION "0.32.4" /* whose arithmetic core/tensor follows, bit for bit */
 
 /* ---- what it makes ---- */
 
@@ -229,7 +228,7 @@ static int write_all(struct ck_buffer *buffer, const struct ck_terms *terms, str
     ck_json_object_begin(&json);
     ck_json_key_string(&json, "name", "ckptd");
     ck_json_key_string(&json, "version", ck_version());
-    ck_json_key_string(&json, "mlx", MLX_VERSION);
+    ck_json_key_string(&json, "mlx", CK_MLX_VERSION);
     ck_json_object_end(&json);
     write_targets(&json);
     write_kinds(&json);

@@ -149,11 +149,19 @@ static bool has_control(const char *text) {
     return false;
 }
 
+int ck_input_name_check(const char *where, const char *name, struct ck_error *err) {
+    if (name[0] && strlen(name) <= CK_INPUT_NAME_MAX && !has_control(name))
+        return 0;
+    return ck_error_set(err, CK_E_BAD_REQUEST, where,
+                        "the name of a file has 1 to %d bytes and no control characters; this one has %zu bytes",
+                        CK_INPUT_NAME_MAX, strlen(name));
+}
+
 int ck_submission_name(struct ck_submission *submission, const char *where, const char *name, struct ck_error *err) {
-    if (!name[0] || strlen(name) > CK_INPUT_NAME_MAX || has_control(name))
-        return ck_error_set(err, CK_E_BAD_REQUEST, where,
-                            "the name of a file has 1 to %d bytes and no control characters; this one has %zu bytes",
-                            CK_INPUT_NAME_MAX, strlen(name));
+    int r = ck_input_name_check(where, name, err);
+
+    if (r < 0)
+        return r;
     return keep(&submission->input.name, name, err);
 }
 

@@ -35,6 +35,9 @@ int ck_analysis_parse(const char *body, size_t n, struct ck_submission *ret_subm
 int ck_submission_options(struct ck_submission *submission, const char *where, const char *text, struct ck_error *err);
 int ck_submission_labels(struct ck_submission *submission, const char *where, const char *text, struct ck_error *err);
 
+/* 0, or CK_E_BAD_REQUEST unless it has 1 to CK_INPUT_NAME_MAX bytes and no control characters. */
+int ck_input_name_check(const char *where, const char *name, struct ck_error *err);
+
 /* name: checked; digest: "sha256:HEX". where as above. */
 int ck_submission_name(struct ck_submission *submission, const char *where, const char *name, struct ck_error *err);
 int ck_submission_digest(struct ck_submission *submission, const char *where, const char *digest, struct ck_error *err);

@@ -141,7 +141,7 @@ static void set_build_info(void) {
     char release[64];
 
     snprintf(release, sizeof(release), "%.*s", plus ? (int)(plus - version) : (int)strlen(version), version);
-    CK_METRIC_SET(build_info, 1, release, plus ? plus + 1 : "", "mlx 0.32.4");
+    CK_METRIC_SET(build_info, 1, release, plus ? plus + 1 : "", "mlx " CK_MLX_VERSION);
 }
 
 void ck_ports_make(struct ck_daemon *daemon) {

@@ -73,6 +73,10 @@ class BlobsTest(DaemonTest):
         self.assertTrue(wait_until(lambda: self.daemon.temporary_files() == []))
         self.assertEqual(201, self.daemon.request("POST", "/v1/blobs", raw, {"Repr-Digest": repr_digest(raw)})[0])
 
+    def test_a_name_is_measured_at_its_limit(self):
+        for name, status in (("a" * 255, 201), ("b" * 256, 400), ("c%01", 400)):
+            self.assertEqual(status, self.daemon.request("PUT", "/v1/blobs/" + name, name.encode())[0], name)
+
     def test_what_is_known_is_answered_before_the_body(self):
         raw = big_model(3)
         self.daemon.store(raw)
