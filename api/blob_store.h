@@ -1,4 +1,4 @@
-/* api/blob_store.h: the port to stored bytes: inputs by their digest, results by job and name. server/blobs_dir.c keeps them in the data directory.
+/* api/blob_store.h: the port to stored bytes: inputs by their digest, results by job and name. server/disk/blobs_dir.c keeps them in the data directory.
  * All functions may block on the disk and are thread-safe. Digests are 64 lower-case hex digits; anything else is not found.
  *
  * A row in the store promises that the file is there. Files are made before their row and removed after it, and between the two

@@ -1,4 +1,4 @@
-/* api/store.h: the job store: what is asked of it. server/store_sqlite.c is the embedded one; tests bring their own.
+/* api/store.h: the job store: what is asked of it. server/store/sqlite.c is the embedded one; tests bring their own.
  *
  * The store owns the state of every job; connections, threads and processes only ever hold copies. Each function is one transaction and may
  * block on the disk, so none is called from a thread that serves sockets. All are thread-safe. Times are ms since 1970.

@@ -4,15 +4,15 @@
 #include <string.h>
 
 #include "core/base/version.h"
-#include "server/blobs_dir.h"
+#include "server/disk/blobs_dir.h"
 #include "server/events.h"
-#include "server/http.h"
-#include "server/janitor.h"
+#include "server/http/http.h"
+#include "server/disk/janitor.h"
 #include "server/log.h"
 #include "server/metrics.h"
-#include "server/sandbox.h"
-#include "server/scrub.h"
-#include "server/store_sqlite.h"
+#include "server/work/sandbox.h"
+#include "server/disk/scrub.h"
+#include "server/store/sqlite.h"
 
 static void read_boot_id(char *text, size_t size) {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -91,6 +91,8 @@ static int read_keys(struct ck_daemon *daemon, struct ck_error *err) {
     r = ck_keys_read(daemon->settings.keys_file, &daemon->keys, err);
     if (r < 0)
         return r;
+    if (ck_keys_count(daemon->keys) == 0)
+        CK_LOG(WARNING, "the keys file holds no key: nobody can call", CK_LOG_TEXT("file", daemon->settings.keys_file));
     note = ck_keys_note(daemon->keys);
     if (note)
         CK_LOG(WARNING, note, CK_LOG_TEXT("file", daemon->settings.keys_file));

@@ -13,12 +13,12 @@
 
 #include "api/ports.h"
 #include "server/crew.h"
-#include "server/data_dir.h"
+#include "server/disk/data_dir.h"
 #include "server/keys.h"
-#include "server/listen.h"
+#include "server/http/listen.h"
 #include "server/settings.h"
-#include "server/upload.h"
-#include "server/waiters.h"
+#include "server/disk/upload.h"
+#include "server/http/waiters.h"
 
 struct ck_http;
 struct ck_scheduler;

@@ -3,10 +3,10 @@
 #include <signal.h>
 #include <string.h>
 
-#include "server/http.h"
-#include "server/janitor.h"
+#include "server/http/http.h"
+#include "server/disk/janitor.h"
 #include "server/log.h"
-#include "server/scheduler.h"
+#include "server/work/scheduler.h"
 
 #define TICK_MS    1000
 #define DRAIN_MS   50

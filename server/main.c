@@ -4,7 +4,7 @@
 #include "core/base/macros.h"
 #include "core/base/version.h"
 #include "core/job/options.h"
-#include "server/commands.h"
+#include "server/command/commands.h"
 
 static int cmd_help(int argc, char **argv);
 

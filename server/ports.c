@@ -4,11 +4,11 @@
 #include <time.h>
 
 #include "core/base/version.h"
-#include "server/commands.h"
+#include "server/command/commands.h"
 #include "server/daemon.h"
 #include "server/metrics.h"
-#include "server/request_id.h"
-#include "server/scheduler.h"
+#include "server/http/request_id.h"
+#include "server/work/scheduler.h"
 
 #define LOOP_STUCK_MS 10000
 

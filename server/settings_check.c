@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "server/keys.h"
-#include "server/listen.h"
+#include "server/http/listen.h"
 #include "server/settings.h"
 
 static int unusable(const char *path, const char *why, struct ck_error *err) {

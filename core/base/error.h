@@ -41,7 +41,6 @@
     X(FORBIDDEN,                  request,  403, false, "this host or origin may not call the daemon",     "call it by its own address, not from a web page of another site") \
     X(UNAUTHENTICATED,            request,  401, false, "no valid key was sent",                           "send Authorization: Bearer KEY; ckptd key NAME makes one") \
     X(BODY_STALLED,               request,  408, true,  "the upload stopped",                              "send the file again; --upload-timeout sets how long a silent client is kept") \
-    X(BODY_INCOMPLETE,            request,  400, true,  "the upload ended early",                          "send the file again")                            \
     X(DIGEST_MISMATCH,            request,  422, true,  "the body does not have the digest that was sent", "send the file again; it was changed on the way or the digest is of another file") \
     X(BODY_TOO_LARGE,             limit,    413, false, "the upload is larger than this server takes",     "raise --max-upload")                             \
     X(TOO_MANY_FILES,             limit,    413, false, "the form has more files or fields than this server takes", "send fewer, or raise the setting that the message names") \

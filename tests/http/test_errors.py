@@ -25,7 +25,6 @@ ELSEWHERE = {
     "client_gone": "only logs show it, the client is gone; see ClientGoneTest",
     "out_of_memory": "the daemon's own memory would have to run out; the unit tests' allocator does",
     "internal": "means a defect; none is known",
-    "body_incomplete": "libmicrohttpd closes a connection whose body ends early before a handler could answer",
 }
 
 

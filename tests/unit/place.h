@@ -19,9 +19,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "server/blobs_dir.h"
+#include "server/disk/blobs_dir.h"
 #include "server/log.h"
-#include "server/upload.h"
+#include "server/disk/upload.h"
 
 #define JOB_1 "01890000-0000-7000-8000-000000000001"
 #define JOB_2 "01890000-0000-7000-8000-000000000002"

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "server/store_inner.h"
+#include "server/store/inner.h"
 
 #define T0    1700000000000 /* the tests' clock begins here */
 #define LEASE 60000

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "server/data_dir.h"
+#include "server/disk/data_dir.h"
 
 static char base[64], path[128];
 

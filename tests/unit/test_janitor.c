@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/janitor.h"
+#include "server/disk/janitor.h"
 #include "server/log.h"
 
 #define BLOBS_MAX  200

@@ -13,7 +13,7 @@
 #include <openssl/evp.h>
 
 #include "server/keys.h"
-#include "server/request_id.h"
+#include "server/http/request_id.h"
 
 static char path[] = "/tmp/ckptd-keys-XXXXXX";
 static struct ck_error err;

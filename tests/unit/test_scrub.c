@@ -6,8 +6,8 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
-#include "server/layout.h"
-#include "server/scrub.h"
+#include "server/disk/layout.h"
+#include "server/disk/scrub.h"
 
 /* ---- the start ---- */
 

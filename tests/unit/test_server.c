@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "server/protocol.h"
-#include "server/request_id.h"
+#include "server/work/protocol.h"
+#include "server/http/request_id.h"
 
 /* ---- what the daemon believes ---- */
 
