@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-/* Processors that this process may run on, at least 1. */
-uint64_t ck_machine_processors(void);
+/* Processors that this process may use, at least 1: those it may run on, or fewer where a control group gives it less time
+ * (cpu.max of version 2, cpu.cfs_quota_us of version 1), rounded up. root as below. */
+uint64_t ck_machine_processors(const char *root);
 
 /* Bytes of memory that this process may use: the machine's, or less where a control group says so (memory.max of
  * version 2, memory.limit_in_bytes of version 1; the group's own and those of the groups around it).

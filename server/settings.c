@@ -91,11 +91,11 @@ static bool is_one_of(const char *word, const char *list) {
 static uint64_t automatic(const struct ck_setting_row *row) {
     switch ((enum ck_setting)(row - ck_setting_rows)) {
     case CK_SETTING_workers:
-        return CK_MAX(ck_machine_processors(), 2u) - 1;
+        return CK_MAX(ck_machine_processors(""), 2u) - 1;
     case CK_SETTING_memory_budget:
         return CK_MAX(ck_machine_memory("") / 4 * 3, row->least);
     default:
-        return CK_MIN(ck_machine_processors(), row->most);
+        return CK_MIN(ck_machine_processors(""), row->most);
     }
 }
 

@@ -438,6 +438,27 @@ static void the_smallest_limit_of_the_groups_counts(_unused_ void **state) {
     assert_int_equal(ck_machine_memory(folder), 3145728);
 }
 
+static void a_quota_of_processor_time_counts_as_processors(_unused_ void **state) {
+    uint64_t machine = ck_machine_processors("/nowhere");
+
+    assert_true(machine >= 1);
+    put("proc/self/cgroup", "0::/q\n");
+    put("sys/fs/cgroup/q/cpu.max", "max 100000\n");
+    assert_int_equal(ck_machine_processors(folder), machine);
+    put("sys/fs/cgroup/q/cpu.max", "100000 100000\n");
+    assert_int_equal(ck_machine_processors(folder), 1);
+    put("sys/fs/cgroup/q/cpu.max", "100001 100000\n");
+    assert_int_equal(ck_machine_processors(folder), CK_MIN(machine, 2u));
+    put("sys/fs/cgroup/q/cpu.max", "1000 100000\n");
+    assert_int_equal(ck_machine_processors(folder), 1);
+    put("proc/self/cgroup", "3:cpu,cpuacct:/x\n");
+    put("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "50000\n");
+    put("sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(ck_machine_processors(folder), 1);
+    put("sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n");
+    assert_int_equal(ck_machine_processors(folder), machine);
+}
+
 static int make_folder(_unused_ void **state) {
     return mkdtemp(folder) ? 0 : -1;
 }
@@ -473,6 +494,7 @@ int main(void) {
         cmocka_unit_test(an_address_needs_keys_or_a_word),
         cmocka_unit_test(keys_and_data_are_looked_at),
         cmocka_unit_test(the_smallest_limit_of_the_groups_counts),
+        cmocka_unit_test(a_quota_of_processor_time_counts_as_processors),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
