@@ -98,9 +98,25 @@ static void a_worker_reports_documents_and_disks_only(_unused_ void **state) {
                        -i == CK_E_UNSUPPORTED_TARGET || -i == CK_E_UNSUPPORTED_QUANT;
 
         snprintf(line, sizeof(line),
-                 "{\"event\":\"error\",\"code\":\"%s\",\"where\":\"\",\"detail\":\"d\",\"hint\":\"\"}", row->name);
+                 "{\"event\":\"error\",\"code\":\"%s\",\"where\":\"\",\"detail\":\"d\",\"hint\":\"\",\"files\":[]}",
+                 row->name);
         assert_int_equal(believe(line, &event) == 0, allowed);
     }
+}
+
+static void a_refusal_brings_its_report(_unused_ void **state) {
+    static const char line[] =
+        "{\"event\":\"error\",\"code\":\"no_tensors\",\"where\":\"\",\"detail\":\"d\",\"hint\":\"\",\"files\":[" FILE_B
+        "]}";
+    struct ck_event event;
+
+    assert_int_equal(believe(line, &event), 0);
+    assert_int_equal(event.result.n_files, 1);
+    assert_string_equal(event.result.files[0].name, "report.json");
+    ck_event_release(&event);
+    assert_disbelieved("{\"event\":\"error\",\"code\":\"no_tensors\",\"where\":\"\",\"detail\":\"d\",\"hint\":\"\"}");
+    assert_disbelieved(
+        "{\"event\":\"error\",\"code\":\"no_tensors\",\"where\":\"\",\"detail\":\"d\",\"hint\":\"\",\"files\":[{}]}");
 }
 
 static void an_error_survives_the_pipe(_unused_ void **state) {
@@ -252,6 +268,7 @@ int main(void) {
         cmocka_unit_test(numbers_out_of_range_are_not_believed),
         cmocka_unit_test(what_is_no_event_is_not_believed),
         cmocka_unit_test(a_worker_reports_documents_and_disks_only),
+        cmocka_unit_test(a_refusal_brings_its_report),
         cmocka_unit_test(an_error_survives_the_pipe),
         cmocka_unit_test(an_error_of_hostile_bytes_still_fits),
         cmocka_unit_test(an_order_survives_the_pipe),
