@@ -205,6 +205,7 @@ int ck_route_find(const char *method, const char *path, const struct ck_route **
         if (takes(route, method)) {
             int r = decode_params(route->pattern, path, n, ret_params, err);
 
+            ret_allow[0] = 0; /* other methods of this path came before */
             if (r == 0)
                 *ret_route = route;
             return r;

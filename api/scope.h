@@ -16,4 +16,15 @@ enum ck_scope {
     CK_SCOPE_N_
 };
 
+/* "read" ... Static storage. */
+static inline const char *ck_scope_name(enum ck_scope scope) {
+    static const char *const names[] = {
+#define X(name, what) #name,
+        CK_SCOPES(X)
+#undef X
+    };
+
+    return names[scope];
+}
+
 #endif

@@ -38,7 +38,7 @@
     X(RANGE_NOT_SATISFIABLE,      request,  416, false, "the range begins beyond the end",                 "Content-Range of the answer has the size; with curl -C - the file may be complete already") \
     X(UNSUPPORTED_MEDIA,          request,  415, false, "the body has a Content-Type that this path does not take", "the message names those it takes") \
     X(METHOD_NOT_ALLOWED,         request,  405, false, "this path does not take that method",             "the Allow header lists the methods")             \
-    X(FORBIDDEN,                  request,  403, false, "this host or origin may not call the daemon",     "call it by its own address, not from a web page of another site") \
+    X(FORBIDDEN,                  request,  403, false, "the caller may not do this",                      "call the daemon by its own address with a key that has the scope, not from a web page of another site") \
     X(UNAUTHENTICATED,            request,  401, false, "no valid key was sent",                           "send Authorization: Bearer KEY; ckptd key NAME makes one") \
     X(BODY_STALLED,               request,  408, true,  "the upload stopped",                              "send the file again; --upload-timeout sets how long a silent client is kept") \
     X(DIGEST_MISMATCH,            request,  422, true,  "the body does not have the digest that was sent", "send the file again; it was changed on the way or the digest is of another file") \

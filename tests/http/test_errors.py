@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import signal
 import sqlite3
 import struct
@@ -262,7 +263,8 @@ class ErrorsTest(DaemonTest):
             thread = threading.Thread(target=lambda: answers.append(convert(daemon)))
             thread.start()
             self.assertTrue(wait_until(lambda: daemon.children()))
-            subprocess.run(["kill", "-KILL", *daemon.children()], check=True)
+            for child in daemon.children():
+                os.kill(int(child), signal.SIGKILL)
             thread.join()
             return answers[0]
 

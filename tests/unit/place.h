@@ -284,8 +284,12 @@ static _unused_ const char *blob_path(const char *digest) {
     return in_base("blobs/sha256/%s/%s", shelf, digest);
 }
 
+/* A blob that was synced is read-only; the disk that damages it does not ask. */
 static _unused_ void write_file(const char *path, const char *text) {
-    FILE *file = fopen(path, "w");
+    FILE *file;
+
+    (void)chmod(path, 0600);
+    file = fopen(path, "w");
 
     assert_non_null(file);
     fputs(text, file);
