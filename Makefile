@@ -34,7 +34,7 @@ UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/test/%,$(wildcard tests/unit/test_
 FUZZ    := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAY  := $(FUZZ:%=$(BUILD)/replay/%)
 
-.PHONY: all help deps run demo test unit-test http-test replay-test fault-test deploy-test image-test conformance lint format asan tsan fuzz bench install clean
+.PHONY: all help deps run demo test unit-test http-test hostile-test replay-test fault-test deploy-test image-test conformance lint format asan tsan fuzz bench install clean
 all: $(BUILD)/ckptd ## build $(BUILD)/ckptd (after make deps)
 
 help:
@@ -52,7 +52,7 @@ demo: ## install what is missing, build, start a daemon, convert a real checkpoi
 test: ## install what is missing, build, run every test that needs Debian packages only
 	scripts/deps.sh --if-missing
 	+$(MAKE) --no-print-directory unit-test replay-test
-	+$(MAKE) --no-print-directory http-test
+	+$(MAKE) --no-print-directory http-test hostile-test
 	+$(MAKE) --no-print-directory fault-test
 
 unit-test: $(UNIT)
@@ -66,6 +66,9 @@ http-test: $(BUILD)/ckptd
 
 fault-test: $(BUILD)/ckptd ## kill, fill, lock, damage, stop and crowd the daemon (2 minutes; as root on small disks, too)
 	CKPTD_BUILD=$(BUILD) python3 tests/fault/run.py
+
+hostile-test: $(BUILD)/ckptd
+	CKPTD_BUILD=$(BUILD) python3 -m unittest discover -s tests/hostile -t tests/hostile
 
 conformance: all ## compare with the real torch, MLX and safetensors (makes its own cached venv)
 	tests/conformance/run.sh
@@ -85,7 +88,7 @@ format: ## apply clang-format
 
 asan: ## the test suites under AddressSanitizer and UndefinedBehaviorSanitizer
 	+$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' unit-test replay-test
-	+CKPTD_BUILD=$(BUILD)/asan $(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' http-test
+	+CKPTD_BUILD=$(BUILD)/asan $(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE=address,undefined CFLAGS='-O1 -g' http-test hostile-test
 
 tsan: ## the same under ThreadSanitizer
 	+$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SANITIZE=thread CFLAGS='-O1 -g' unit-test
@@ -134,12 +137,16 @@ $(BUILD)/openapi.json: openapi.yaml scripts/openapi_json.py
 # The AVX2 kernels are compiled for that CPU and called only after a run-time check.
 $(BUILD)/obj/core/tensor/%_avx2.o: EXTRA_CFLAGS = $(if $(filter x86_64,$(shell uname -m)),-mavx2 -mf16c -mno-fma) -O3
 # The gather loops are the hot part of every layout rule, the casts that of every dtype=.
-$(BUILD)/obj/core/tensor/execute.o $(BUILD)/obj/core/tensor/gather.o $(BUILD)/obj/core/tensor/cast.o: EXTRA_CFLAGS = -O3
+$(BUILD)/obj/core/tensor/execute.o $(BUILD)/obj/core/tensor/gather.o $(BUILD)/obj/core/tensor/cast.o $(BUILD)/obj/core/tensor/bytes.o $(BUILD)/obj/core/tensor/dequantize.o: EXTRA_CFLAGS = -O3
 
 $(BUILD)/test/%: tests/unit/%.c $(LIBRARY)
 	$(SAY) TEST $@
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-missing-prototypes -MMD -MP $(ALL_LDFLAGS) -o $@ $< $(LIBRARY) -lcmocka $(ALL_LIBS)
+
+# This one lets allocations fail.
+WRAPPED := malloc calloc realloc reallocarray strdup asprintf vasprintf __asprintf_chk __vasprintf_chk free
+$(BUILD)/test/test_sweeps: private LDFLAGS += $(WRAPPED:%=-Wl,--wrap=%)
 
 # The fuzz targets with a plain main that replays files: the corpus is a test of every build.
 $(BUILD)/replay/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(LIBRARY)

@@ -9,9 +9,8 @@
 #include "api/repr_digest.h"
 #include "core/base/json_write.h"
 #include "core/base/version.h"
-#include "core/container/sniff.h"
 #include "core/job/options.h"
-
+#include "core/model/forms.h"
 
 /* ---- what it makes ---- */
 
@@ -50,7 +49,9 @@ static void write_kinds(struct ck_json *json) {
 }
 
 static void write_forms(struct ck_json *json) {
-    const char *const forms[] = {ck_form_name(CK_FORM_ZIP), ck_form_name(CK_FORM_SAFETENSORS), NULL};
+#define X(name, why) name,
+    static const char *const forms[] = {CK_FORMS(X) NULL};
+#undef X
 
     write_words(json, "forms", forms);
 }

@@ -48,11 +48,11 @@
     X(EMPTY_FILE,                 document, 422, false, "the file is empty",                               "send the checkpoint itself")                     \
     X(NOT_A_CHECKPOINT,           document, 415, false, "the file is not a checkpoint",                    "send what torch.save or safetensors wrote")      \
     X(UNSUPPORTED_FORM,           document, 415, false, "the file is of a kind that is not read",          "the message says what the file is and what to do instead") \
-    X(ARCHIVE_CORRUPT,            document, 422, false, "the zip archive is damaged",                      "the file is cut off or damaged; compare its size with the original") \
-    X(ARCHIVE_UNSAFE,             document, 422, false, "the zip archive can be read in two ways",         "write it again with torch.save; torch never makes such a file") \
+    X(ARCHIVE_CORRUPT,            document, 422, false, "the archive is damaged",                          "the file is cut off or damaged; compare its size with the original") \
+    X(ARCHIVE_UNSAFE,             document, 422, false, "the archive can be read in two ways",             "write it again with torch.save; torch never makes such a file") \
     X(PICKLE_CORRUPT,             document, 422, false, "the pickle in the file is damaged",               "the file is cut off or damaged; compare its size with the original") \
     X(PICKLE_LIMIT,               limit,    422, false, "the pickle exceeds a limit",                      "raise the limit that the message names, if the file can be trusted") \
-    X(HEADER_CORRUPT,             document, 422, false, "the safetensors header is damaged",               "the file is cut off or damaged; compare its size with the original") \
+    X(HEADER_CORRUPT,             document, 422, false, "the header of the file is damaged",               "the file is cut off or damaged; compare its size with the original") \
     X(TRUNCATED,                  document, 422, false, "the file ends too early",                         "the file is cut off; compare its size with the original") \
     X(TENSOR_OUT_OF_BOUNDS,       document, 422, false, "a tensor lies outside its storage",               "the file is cut off or damaged; compare its size with the original") \
     X(TENSOR_LIMIT,               limit,    422, false, "the model exceeds a limit",                       "raise the limit that the message names, if the file can be trusted") \
@@ -60,12 +60,16 @@
     X(NO_TENSORS,                 document, 422, false, "the file holds no tensors",                       "send the file that holds the weights")           \
     X(AMBIGUOUS_STATE_DICT,       document, 422, false, "several sets of weights are equally good",        "name one with the option state_dict=PATH")       \
     X(STATE_DICT_NOT_FOUND,       document, 422, false, "the option state_dict names no set of weights",   "the message lists the paths that hold tensors")  \
+    X(AMBIGUOUS_MEMBER,           document, 422, false, "several files in the archive are equally good",   "name one with the option member=PATH")           \
+    X(MEMBER_NOT_FOUND,           document, 422, false, "the option member names no file of the archive",  "the message lists the files; leave the option out for what is no archive of files") \
+    X(SHARDS_MISMATCH,            document, 422, false, "the shards do not make one whole model",          "send all shards of one save, and the index that was saved with them") \
     X(AMBIGUOUS_LAYOUT,           document, 422, false, "the layout cannot be told from the file",         "answer the questions with the option layers=")   \
     X(ASSUMPTION_REFUSED,         document, 422, false, "a layer would have to be assumed",                "name the layers with the option layers=, or leave out assume=never") \
     X(UNSUPPORTED_LAYER,          document, 422, false, "a layer has no equal in the target",              "rules=PATTERN:identity passes its tensors through unchanged") \
     X(UNSUPPORTED_DTYPE,          document, 422, false, "a tensor has a dtype that the target cannot hold", "rules=PATTERN:drop leaves the tensor out")      \
     X(UNSUPPORTED_TENSOR,         document, 422, false, "a tensor of this kind is not converted",          "rules=PATTERN:drop leaves the tensor out")       \
     X(NAME_CLASH,                 document, 422, false, "two tensors would get the same name",             "rename one of them before saving")               \
+    X(FINDINGS_REFUSED,           document, 422, false, "the pickle of the file names what it should not",  "do not load the file with torch.load; on_findings=report converts it all the same, which runs nothing") \
     X(ALREADY_CONVERTED,          document, 422, false, "the file is already in MLX layout",               "input_layout=mlx keeps its layout, input_layout=torch converts it all the same") \
     X(WORKER_CRASHED,             worker,   422, false, "the worker process that read this file crashed",  "please report the file; nothing else was harmed") \
     X(WORKER_OOM,                 worker,   422, false, "the worker process ran out of its memory",        "raise --worker-memory")                          \

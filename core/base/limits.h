@@ -13,7 +13,7 @@
 
 #define CK_LIMITS(X)                                                                                                                   \
     /* name               default          what it bounds */                                                                           \
-    X(pickle_bytes,       256 * CK_MIB,    "bytes of one pickle")                                                                      \
+    X(pickle_bytes,       256 * CK_MIB,    "bytes of one pickle, without the long byte strings in it")                                 \
     X(pickle_opcodes,     64000000,        "opcodes of one pickle")                                                                    \
     X(pickle_memory,      512 * CK_MIB,    "bytes of memory for the values of one pickle (never more than 24 times the pickle, or 1 MiB)") \
     X(pickle_stack,       1000000,         "values on the stack of the pickle machine")                                                \
@@ -21,10 +21,15 @@
     X(pickle_depth,       1000,            "nesting of containers that is looked into")                                                \
     X(zip_entries,        2000000,         "entries of a zip archive")                                                                 \
     X(zip_directory,      256 * CK_MIB,    "bytes of the central directory of a zip archive")                                          \
+    X(tar_entries,        2000000,         "entries of a tar archive")                                                                 \
     X(header_bytes,       100000000,       "bytes of a safetensors header")                                                            \
     X(tensors,            1000000,         "tensors of one model")                                                                     \
     X(dims,               64,              "dimensions of one tensor")                                                                 \
     X(model_memory,       CK_GIB,          "bytes of memory for the description of one model")                                         \
+    X(unpacked_bytes,     64 * CK_GIB,     "bytes that compressed parts of one file come to")                                            \
+    X(unpacked_ratio,     200,             "bytes that a compressed file or archive member comes to for each of its own (beyond 64 MiB)")       \
+    X(nesting,            3,               "archives inside archives, and streams inside byte strings, that are opened")                \
+    X(pickles,            100000,          "pickles one after another in one file")                                                    \
     X(output_ratio,       4,               "bytes of output for each byte of input (plus 64 MiB)")
 
 struct ck_limits {

@@ -63,8 +63,7 @@ static const struct row rows[] = {
                                         "export the weights to safetensors or torch.save in Python first")},
     {AT(0, "7z\xBC\xAF\x27\x1C"), REFUSE(UNSUPPORTED_FORM, "this is a 7-Zip archive", UNPACK_HINT)},
     {AT(0, "Rar!\x1A\7"), REFUSE(UNSUPPORTED_FORM, "this is a RAR archive", UNPACK_HINT)},
-    {AT(0, "\x1F\x8B"), REFUSE(UNSUPPORTED_FORM, "this is a file compressed with gzip",
-                               "run `gunzip` on it (`tar xzf` if it is a .tar.gz) and send the checkpoint inside")},
+    {AT(0, "\x1F\x8B"), .form = CK_FORM_GZIP},
     {AT(0, "BZh"), REFUSE(UNSUPPORTED_FORM, "this is a file compressed with bzip2",
                           "run `bunzip2` on it and send the checkpoint inside")},
     {AT(0, "\xFD"
@@ -75,9 +74,7 @@ static const struct row rows[] = {
     {AT(0, "PYTORCH1"),
      REFUSE(UNSUPPORTED_FORM, "this is a TorchScript file of the 2018 preview, which PyTorch itself no longer reads",
             "send the state_dict that was saved with torch.save")},
-    {AT(0, "\x93NUMPY"),
-     REFUSE(UNSUPPORTED_FORM, "this is a NumPy array (.npy)",
-            "put the arrays into a dict of tensors and torch.save it, or use safetensors.numpy.save_file")},
+    {AT(0, "\x93NUMPY"), .form = CK_FORM_NPY},
     {AT(0, "\x47\x6B\x30\x01"),
      REFUSE(UNSUPPORTED_FORM, "this is an ncnn weight file", "send the PyTorch checkpoint that it was made from")},
     {AT(4, "PTMF"), REFUSE(UNSUPPORTED_FORM, "this is a TorchScript mobile flatbuffer (.ptl)",
@@ -91,9 +88,7 @@ static const struct row rows[] = {
                                   "load it with the package torchfile in Python and torch.save the tensors")},
     {AT(0, "4\n1\n3\nV 1\n"), REFUSE(UNSUPPORTED_FORM, "this is a Lua Torch 7 file in text form (.t7), not PyTorch",
                                      "load it with the package torchfile in Python and torch.save the tensors")},
-    {AT(257, "ustar"), REFUSE(UNSUPPORTED_FORM, "this is a tar archive",
-                              "unpack it with `tar xf` and send the checkpoint inside; a checkpoint of PyTorch 0.1.9 "
-                              "or older must be saved again with a newer PyTorch")},
+    {AT(257, "ustar"), .form = CK_FORM_TAR},
     {.test = is_zeros,
      REFUSE(NOT_A_CHECKPOINT, "the file begins with nothing but zero bytes",
             "the download or copy was probably interrupted; compare the digest with the original")},
@@ -157,7 +152,7 @@ static bool is_legacy(const uint8_t *head, size_t n) {
                       text[] = "L119547037146038801333356L\n.";
     size_t at = 2;
 
-    if (has(head, n, 0, text, sizeof(text) - 1))
+    if (has(head, n, 0, text, sizeof(text) - 1) || has(head, n, 0, binary, sizeof(binary) - 1))
         return true;
     if (n < 3 || head[0] != 0x80 || head[1] < 2 || head[1] > 5)
         return false;
@@ -241,7 +236,7 @@ static size_t line_end(const uint8_t *head, size_t n, size_t at, enum line_kind 
         uint8_t c = head[at];
         bool ok = kind == LINE_NUMBER ? is_digit(c) || strchr("+-.eELnaif", c)
                   : kind == LINE_NAME ? is_letter(c) || is_digit(c) || c == '_' || c == '.'
-                                      : c >= 0x20 || c == '\t' || c == '\r';
+                                      : kind == LINE_ANY || c >= 0x20 || c == '\t' || c == '\r';
 
         if (c == 0 || !ok)
             return 0;
@@ -384,7 +379,8 @@ const char *ck_form_name(enum ck_form form) {
     static const char *const names[] = {
         [CK_FORM_ZIP] = "torch-zip", [CK_FORM_SAFETENSORS] = "safetensors",
         [CK_FORM_PICKLE] = "pickle", [CK_FORM_LEGACY] = "torch-legacy",
-        [CK_FORM_OTHER] = "other",
+        [CK_FORM_TAR] = "tar",       [CK_FORM_NPY] = "npy",
+        [CK_FORM_GZIP] = "gzip",     [CK_FORM_OTHER] = "other",
     };
 
     return (unsigned)form < CK_ARRAY_LEN(names) ? names[form] : "other";

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <zip.h>
+#include <zlib.h>
 
 /* ------------------------------------------------------------------------------------- libzip's source */
 
@@ -273,13 +274,29 @@ int ck_zip_open(const struct ck_source *source, const struct ck_limits *limits, 
     return 0;
 }
 
+/* As strcmp() of the parts, one behind the other, with name. */
+static int compare_parts(const struct ck_zip_part *parts, size_t n, const char *name) {
+    for (size_t i = 0; i < n; i++) {
+        int order = strncmp(parts[i].text, name, parts[i].length);
+
+        if (order != 0)
+            return order;
+        name += parts[i].length;
+    }
+    return *name ? -1 : 0;
+}
+
 const struct ck_zip_entry *ck_zip_find(const struct ck_zip *zip, const char *name) {
+    return ck_zip_find_parts(zip, &(struct ck_zip_part){name, strlen(name)}, 1);
+}
+
+const struct ck_zip_entry *ck_zip_find_parts(const struct ck_zip *zip, const struct ck_zip_part *parts, size_t n) {
     uint32_t low = 0, high = zip->count;
 
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
         const struct ck_zip_entry *entry = &zip->entries[zip->by_name[middle]];
-        int order = strcmp(name, entry->name);
+        int order = compare_parts(parts, n, entry->name);
 
         if (order == 0)
             return entry;
@@ -298,56 +315,113 @@ void ck_zip_release(struct ck_zip *zip) {
 
 /* -------------------------------------------------------------------------------------------- payloads */
 
-#define RATIO_MOST  200u
-#define RATIO_BELOW ((uint64_t)1 << 20) /* small entries may have any ratio */
+#define RATIO_MOST    200u
+#define RATIO_BELOW   ((uint64_t)1 << 20) /* small entries may have any ratio */
+#define RATIO_DEFLATE 1032u               /* more than this deflate cannot reach */
+#define UNPACK_WINDOW ((size_t)256 << 10)
 
-/* Reads exactly entry->size bytes. A wrong CRC is no failure: torch does not check it, and writers may leave it 0. */
-static int inflate_into(struct watched *watched, zip_file_t *file, const struct ck_zip_entry *entry, uint8_t *bytes,
-                        struct ck_error *err) {
-    uint64_t done = 0;
-    uint8_t beyond;
+/* zlib on the payload itself: libzip would read the whole directory again for each entry. */
+struct inflater {
+    const struct ck_zip *zip;
+    const struct ck_zip_entry *entry;
+    z_stream z;
+    bool ended;
+    uint64_t at; /* packed bytes taken */
+    uint8_t packed[16384];
+};
 
-    while (done < entry->size) {
-        zip_int64_t got = zip_fread(file, bytes + done, CK_MIN(entry->size - done, (uint64_t)1 << 30));
-
-        if (got < 0)
-            return libzip_error(watched, zip_file_get_error(file), entry->name, err);
-        if (got == 0)
-            return ck_error_set(err, CK_E_ARCHIVE_CORRUPT, entry->name,
-                                "the entry should unpack to %llu bytes, but ends after %llu",
-                                (unsigned long long)entry->size, (unsigned long long)done);
-        done += (uint64_t)got;
-    }
-    if (zip_fread(file, &beyond, 1) > 0)
-        return ck_error_set(err, CK_E_ARCHIVE_CORRUPT, entry->name, "the entry unpacks to more than its %llu bytes",
-                            (unsigned long long)entry->size);
-    return watched->status;
+static void inflater_release(struct inflater *inflater) {
+    inflateEnd(&inflater->z);
 }
 
-static int inflate_entry(const struct ck_zip *zip, const struct ck_zip_entry *entry, uint8_t *bytes,
+static int inflater_init(struct inflater *inflater, const struct ck_zip *zip, const struct ck_zip_entry *entry,
                          struct ck_error *err) {
-    struct watched watched = {.source = &zip->source, .err = err};
-    _cleanup_(discard) zip_t *archive = NULL;
-    _cleanup_(file_close) zip_file_t *file = NULL;
-    int r;
+    inflater->zip = zip;
+    inflater->entry = entry;
+    inflater->ended = false;
+    inflater->at = 0;
+    inflater->z = (z_stream){0};
+    if (inflateInit2(&inflater->z, -MAX_WBITS) != Z_OK)
+        return ck_error_set(err, CK_E_OUT_OF_MEMORY, entry->name, "no memory to unpack the entry");
+    return 0;
+}
 
-    r = libzip_open(&watched, &archive, err);
+static int refill(struct inflater *inflater, struct ck_error *err) {
+    size_t n = (size_t)CK_MIN(inflater->entry->packed - inflater->at, (uint64_t)sizeof(inflater->packed));
+    int r = ck_source_read(&inflater->zip->source, inflater->entry->offset + inflater->at, inflater->packed, n, err);
+
     if (r < 0)
         return r;
-    file = zip_fopen_index(archive, (zip_uint64_t)(entry - zip->entries), 0);
-    if (!file)
-        return libzip_error(&watched, zip_get_error(archive), entry->name, err);
-    return inflate_into(&watched, file, entry, bytes, err);
+    inflater->at += n;
+    inflater->z.next_in = inflater->packed;
+    inflater->z.avail_in = (uInt)n;
+    return 0;
 }
 
-static int check_inflation(const struct ck_zip_entry *entry, struct ck_error *err) {
+/* Fills the room, or less at the end of the entry. */
+static int inflate_some(struct inflater *inflater, uint8_t *room, size_t n, size_t *ret_n, struct ck_error *err) {
+    z_stream *z = &inflater->z;
+    int r;
+
+    z->next_out = room;
+    z->avail_out = (uInt)n;
+    while (z->avail_out > 0 && !inflater->ended) {
+        if (z->avail_in == 0 && inflater->at == inflater->entry->packed)
+            break;
+        r = z->avail_in == 0 ? refill(inflater, err) : 0;
+        if (r < 0)
+            return r;
+        r = inflate(z, Z_NO_FLUSH);
+        inflater->ended = r == Z_STREAM_END;
+        if (r != Z_OK && r != Z_STREAM_END && r != Z_BUF_ERROR)
+            return ck_error_set(err, r == Z_MEM_ERROR ? CK_E_OUT_OF_MEMORY : CK_E_ARCHIVE_CORRUPT,
+                                inflater->entry->name, "the archive is damaged: the entry cannot be unpacked (%s)",
+                                z->msg ? z->msg : "zlib gives no reason");
+    }
+    *ret_n = n - z->avail_out;
+    return 0;
+}
+
+static int ends_early(const struct ck_zip_entry *entry, uint64_t done, struct ck_error *err) {
+    return ck_error_set(err, CK_E_ARCHIVE_CORRUPT, entry->name,
+                        "the entry should unpack to %llu bytes, but ends after %llu", (unsigned long long)entry->size,
+                        (unsigned long long)done);
+}
+
+static int goes_on(const struct ck_zip_entry *entry, struct ck_error *err) {
+    return ck_error_set(err, CK_E_ARCHIVE_CORRUPT, entry->name, "the entry unpacks to more than its %llu bytes",
+                        (unsigned long long)entry->size);
+}
+
+/* Reads exactly entry->size bytes. A wrong CRC is no failure: torch does not check it, and writers may leave it 0. */
+static int inflate_entry(const struct ck_zip *zip, const struct ck_zip_entry *entry, uint8_t *bytes,
+                         struct ck_error *err) {
+    _cleanup_(inflater_release) struct inflater inflater = {0};
+    uint64_t done = 0;
+    uint8_t beyond;
+    size_t n;
+    int r;
+
+    r = inflater_init(&inflater, zip, entry, err);
+    while (r == 0 && done < entry->size) {
+        r = inflate_some(&inflater, bytes + done, (size_t)CK_MIN(entry->size - done, (uint64_t)1 << 30), &n, err);
+        if (r == 0 && n == 0)
+            return ends_early(entry, done, err);
+        done += r == 0 ? n : 0;
+    }
+    if (r == 0)
+        r = inflate_some(&inflater, &beyond, 1, &n, err);
+    return r == 0 && n > 0 ? goes_on(entry, err) : r;
+}
+
+static int check_inflation(const struct ck_zip_entry *entry, unsigned most, struct ck_error *err) {
     if (entry->encrypted)
         return ck_error_set(err, CK_E_ARCHIVE_UNSAFE, entry->name,
                             "the entry is marked as encrypted and compressed: it is not read");
-    if (entry->size > RATIO_BELOW && entry->size / RATIO_MOST > entry->packed)
+    if (entry->size > RATIO_BELOW && entry->size / most > entry->packed)
         return ck_error_set(err, CK_E_ARCHIVE_UNSAFE, entry->name,
                             "the entry would unpack from %llu to %llu bytes, more than %u to 1",
-                            (unsigned long long)entry->packed, (unsigned long long)entry->size, RATIO_MOST);
+                            (unsigned long long)entry->packed, (unsigned long long)entry->size, most);
     return 0;
 }
 
@@ -365,7 +439,7 @@ int ck_zip_read(const struct ck_zip *zip, const struct ck_zip_entry *entry, uint
             *ret_memory = NULL;
         return r;
     }
-    r = check_inflation(entry, err);
+    r = check_inflation(entry, RATIO_MOST, err);
     if (r < 0)
         return r;
     memory = malloc((size_t)entry->size + 1);
@@ -377,5 +451,47 @@ int ck_zip_read(const struct ck_zip *zip, const struct ck_zip_entry *entry, uint
         return r;
     *ret_bytes = ck_source_from_memory(memory, (size_t)entry->size);
     *ret_memory = TAKE_PTR(memory);
+    return 0;
+}
+
+/* Appends what the entry unpacks to, window by window. */
+static int inflate_to(const struct ck_zip *zip, const struct ck_zip_entry *entry, struct ck_scratch *scratch,
+                      struct ck_error *err) {
+    _cleanup_(inflater_release) struct inflater inflater = {0};
+    _cleanup_(ck_freep) uint8_t *window = malloc(UNPACK_WINDOW);
+    uint64_t done = 0;
+    size_t n = 0;
+    int r;
+
+    if (!window)
+        return ck_error_set(err, CK_E_OUT_OF_MEMORY, entry->name, "no memory to unpack the entry");
+    r = inflater_init(&inflater, zip, entry, err);
+    do {
+        if (r == 0)
+            r = inflate_some(&inflater, window, UNPACK_WINDOW, &n, err);
+        if (r == 0 && n > entry->size - done)
+            return goes_on(entry, err);
+        if (r == 0)
+            r = ck_scratch_add(scratch, window, n, err);
+        done += n;
+    } while (r == 0 && n > 0);
+    return r == 0 && done < entry->size ? ends_early(entry, done, err) : r;
+}
+
+int ck_zip_unpack(const struct ck_zip *zip, const struct ck_zip_entry *entry, struct ck_scratch *scratch,
+                  struct ck_source *ret_bytes, struct ck_error *err) {
+    uint64_t start = scratch->used;
+    int r;
+
+    if (entry->stored)
+        return ck_source_part(&zip->source, entry->offset, entry->size, ret_bytes, err);
+    r = check_inflation(entry, RATIO_DEFLATE, err);
+    if (r == 0)
+        r = inflate_to(zip, entry, scratch, err);
+    if (r < 0) {
+        scratch->used = start; /* the next one may have the room */
+        return r;
+    }
+    *ret_bytes = ck_scratch_since(scratch, start);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* container/zip.h: reading a zip archive: entries by name, with the place of each stored payload in the file.
  *
- * libzip enumerates and inflates. A checker of our own judges the raw structure that libzip is too kind to: several end
+ * libzip enumerates, zlib inflates. A checker of our own judges the raw structure that libzip is too kind to: several end
  * records, local headers that differ from central ones, overlaps, duplicate names, flags, bounds. Rules: PKWARE
  * APPNOTE 4.3; what torch's writer does is in caffe2/serialize/inline_container.cc (local sizes and CRC are zero; local
  * extra pads the payload to 64 bytes; an entry beyond 4 GiB may have an 8-byte local ZIP64 extra). CRCs are not
@@ -10,7 +10,7 @@
 
 #include "core/base/arena.h"
 #include "core/base/limits.h"
-#include "core/base/source.h"
+#include "core/base/scratch.h"
 #include "core/pickle/finding.h"
 
 struct ck_zip_entry {
@@ -43,12 +43,26 @@ int ck_zip_open(const struct ck_source *source, const struct ck_limits *limits, 
 /* The entry with exactly this name, or NULL. */
 const struct ck_zip_entry *ck_zip_find(const struct ck_zip *zip, const char *name);
 
+/* The same for a name in parts, which hold no zero byte. Nothing is allocated: a want of memory must not look like a missing entry. */
+struct ck_zip_part {
+    const char *text;
+    size_t      length; /* bytes */
+};
+const struct ck_zip_entry *ck_zip_find_parts(const struct ck_zip *zip, const struct ck_zip_part *parts, size_t n);
+
 /* The bytes of a small entry: for a stored one a part of the source; a deflated one is inflated into *ret_memory (owned
- * by the caller, free(); NULL otherwise), which opens libzip again. Of either kind at most limit bytes,
+ * by the caller, free(); NULL otherwise). Of either kind at most limit bytes,
  * CK_E_PICKLE_LIMIT beyond. A deflated one above 200:1 beyond 1 MiB, or marked as encrypted, is refused as
  * CK_E_ARCHIVE_UNSAFE; one that is not what it says as CK_E_ARCHIVE_CORRUPT. */
 int ck_zip_read(const struct ck_zip *zip, const struct ck_zip_entry *entry, uint64_t limit, struct ck_source *ret_bytes,
                 void **ret_memory, struct ck_error *err);
+
+/* The bytes of an entry of any size: for a stored one a part of the source; a deflated one is inflated into the scratch
+ * file, in windows of 256 KiB, and is a part of that. CK_E_ARCHIVE_UNSAFE if it is marked as encrypted, or says that it
+ * unpacks to more than deflate can make of it (1032:1); CK_E_ARCHIVE_CORRUPT if it is not what it says; the errors of
+ * ck_scratch_add(). After an error the scratch file is as long as before. */
+int ck_zip_unpack(const struct ck_zip *zip, const struct ck_zip_entry *entry, struct ck_scratch *scratch,
+                  struct ck_source *ret_bytes, struct ck_error *err);
 
 /* Accepts a zeroed struct. */
 void ck_zip_release(struct ck_zip *zip);

@@ -4,12 +4,14 @@
 
 #include "core/base/version.h"
 #include "core/job/verdict.h"
+#include "core/model/forms.h"
 
 static const struct {
     const char *form, *why;
 } forms[] = {
-    {"torch-zip", "a zip archive that holds a pickle, as torch.save writes it"},
-    {"safetensors", "begins with the length of a JSON header"},
+#define X(name, why_) {.form = name, .why = why_},
+    CK_FORMS(X)
+#undef X
 };
 
 static const char *form_why(const char *form) {
@@ -124,12 +126,38 @@ static void write_view(struct ck_json *json, const struct ck_tensor *tensor) {
         ck_json_key_u64(json, "bytes", ck_view_bytes(view));
 }
 
+static void write_quantizer(struct ck_json *json, const struct ck_quantizer *quantizer) {
+    bool whole = quantizer->scheme == CK_QSCHEME_TENSOR;
+
+    ck_json_key(json, "quantized");
+    ck_json_object_begin(json);
+    ck_json_key_string(json, "scheme", ck_qscheme_name(quantizer->scheme));
+    ck_json_key(json, "scale");
+    if (whole)
+        ck_json_double(json, quantizer->scale);
+    else
+        ck_json_null(json);
+    ck_json_key(json, "zero_point");
+    if (whole)
+        ck_json_i64(json, quantizer->zero_point);
+    else
+        ck_json_null(json);
+    ck_json_key(json, "axis");
+    if (whole)
+        ck_json_null(json);
+    else
+        ck_json_u64(json, quantizer->axis);
+    ck_json_object_end(json);
+}
+
 static void write_tensor(struct ck_json *json, const struct ck_model *model, const struct ck_tensor *tensor) {
     ck_json_newline(json);
     ck_json_object_begin(json);
     ck_json_key_string(json, "path", tensor->path);
     ck_json_key_string(json, "name", tensor->name);
     write_view(json, tensor);
+    if (tensor->quantizer)
+        write_quantizer(json, tensor->quantizer);
     ck_json_key_string(json, "alias_of",
                        tensor->alias_of == CK_NO_INDEX ? NULL : model->tensors[tensor->alias_of].name);
     ck_json_key(json, "error");
@@ -230,15 +258,41 @@ static void write_metadata(struct ck_json *json, const struct ck_model *model) {
 
 /* ---- the whole ---- */
 
+/* The file that was taken from an archive, and those that the option member could name. */
+static void write_archive(struct ck_json *json, const struct ck_model *model) {
+    ck_json_key_string(json, "archive", model->archive);
+    ck_json_key_string(json, "member", model->member);
+    ck_json_key(json, "members");
+    ck_json_array_begin(json);
+    for (uint32_t i = 0; i < model->n_members; i++) {
+        ck_json_object_begin(json);
+        ck_json_key_string(json, "name", model->members[i].name);
+        ck_json_key_u64(json, "bytes", model->members[i].bytes);
+        ck_json_object_end(json);
+    }
+    ck_json_array_end(json);
+}
+
 static void write_head(struct ck_json *json, const struct ck_model *model) {
     ck_json_key_string(json, "form", model->form);
     ck_json_key_string(json, "form_why", form_why(model->form));
+    if (model->archive)
+        write_archive(json, model);
     ck_json_key_u64(json, "bytes", model->input_bytes);
     ck_json_key_string(json, "version", ck_version());
     ck_json_key(json, "state_dict");
     ck_json_object_begin(json);
     ck_json_key_string(json, "path", model->root_path);
     ck_json_key_string(json, "why", model->root_why);
+    ck_json_key(json, "alternatives");
+    ck_json_array_begin(json);
+    for (uint32_t i = 0; i < model->n_alternatives; i++)
+        ck_json_string(json, model->alternatives[i]);
+    ck_json_array_end(json);
+    ck_json_object_end(json);
+    ck_json_key(json, "hints");
+    ck_json_object_begin(json);
+    ck_json_key_string(json, "torch", model->torch_hint);
     ck_json_object_end(json);
     ck_json_newline(json);
 }

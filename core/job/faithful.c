@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/base/version.h"
+#include "core/job/quantized.h"
 #include "core/job/refusal.h"
 
 static int no_memory(struct ck_error *err) {
@@ -19,34 +20,79 @@ static int alias(struct ck_plan *plan, uint32_t tensor, uint32_t kept, struct ck
     return 0;
 }
 
-static int write_as_is(struct ck_plan *plan, uint32_t tensor, struct ck_error *err) {
-    const struct ck_tensor *t = &plan->model->tensors[tensor];
+static struct ck_plan_item *add_item(struct ck_plan *plan, uint32_t tensor) {
     struct ck_plan_item *item = ck_plan_add_item(plan);
+
+    if (item)
+        *item = (struct ck_plan_item){
+            .source = tensor,
+            .layer = "parameter",
+            .rule = "identity",
+            .evidence = {CK_EVIDENCE_KNOWN, "faithful", NULL},
+        };
+    return item;
+}
+
+/* The item's view is set. */
+static void finish(struct ck_plan_item *item, const char *name, enum ck_dtype dtype) {
+    item->dtype = dtype;
+    item->n_out = 1;
+    item->out[0] = (struct ck_out_tensor){
+        .name = name,
+        .dtype = ck_dtype_row(dtype)->safetensors,
+        .rank = item->view.rank,
+        .shape = item->view.shape,
+        .bytes = ck_view_numel(&item->view) * ck_dtype_row(dtype)->size,
+    };
+}
+
+/* Beside the codes of a quantized tensor. */
+static int write_quantizer(struct ck_plan *plan, uint32_t tensor, struct ck_error *err) {
+    for (int i = 0; i < 2; i++) {
+        const char *name =
+            ck_arena_printf(&plan->arena, "%s.%s", plan->model->tensors[tensor].name, i == 0 ? "scale" : "zero_point");
+        struct ck_plan_item *item = add_item(plan, tensor);
+        int r;
+
+        if (!item || !name)
+            return no_memory(err);
+        r = ck_item_take_quantizer(plan, item, i == 1, err);
+        if (r < 0)
+            return r;
+        finish(item, name, item->view.dtype);
+    }
+    return 0;
+}
+
+static int write_tensor(struct ck_plan *plan, const struct ck_spec *spec, uint32_t tensor, struct ck_error *err) {
+    const struct ck_tensor *t = &plan->model->tensors[tensor];
+    struct ck_plan_item *item = add_item(plan, tensor);
+    int r;
 
     if (!item)
         return no_memory(err);
-    *item = (struct ck_plan_item){
-        .source = tensor,
-        .layer = "parameter",
-        .rule = "identity",
-        .evidence = {CK_EVIDENCE_KNOWN, "faithful", NULL},
-        .view = t->view,
-        .dtype = t->view.dtype,
-        .n_out = 1,
-    };
-    item->out[0] = (struct ck_out_tensor){
-        .name = t->name,
-        .dtype = ck_dtype_row(t->view.dtype)->safetensors,
-        .rank = t->view.rank,
-        .shape = t->view.shape,
-        .bytes = ck_view_bytes(&t->view),
-    };
-    return 0;
+    r = ck_item_take(plan, item, spec, err);
+    if (r < 0)
+        return r;
+    finish(item, t->name, ck_taken_dtype(spec, t));
+    if (!ck_keeps_codes(spec, t))
+        return 0;
+    r = ck_plan_describe_codes(plan, item, t->name, err);
+    return r < 0 ? r : write_quantizer(plan, tensor, err);
+}
+
+/* Why safetensors cannot hold the tensor; NULL when out of memory. */
+static const char *without_name(struct ck_plan *plan, enum ck_dtype dtype) {
+    const struct ck_dtype_row *row = ck_dtype_row(dtype);
+
+    return ck_arena_printf(&plan->arena, "safetensors has no %s%s", row->torch,
+                           row->kind == CK_COMPLEX ? ": save it as complex64, or as torch.view_as_real() of it" : "");
 }
 
 struct work {
     struct ck_plan *plan;
     const struct ck_spec *spec;
+    bool untie;
     uint32_t *kept; /* by tensor: the one of its ties that is written, or CK_NO_INDEX */
     bool *used;     /* by item of spec->rules */
 };
@@ -65,21 +111,22 @@ static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
     const struct ck_tensor *t = &w->plan->model->tensors[tensor];
     uint32_t first = t->alias_of == CK_NO_INDEX ? tensor : t->alias_of;
     const struct ck_pair *forced = ck_pairs_find(&w->spec->rules, t->name, w->used);
+    enum ck_dtype dtype;
 
     if (forced && strcmp(forced->word, "drop") == 0)
         return ck_plan_drop(w->plan, tensor, "option_rules", "the option rules says so", err);
     if (!t->persistent)
-        return ck_plan_drop(w->plan, tensor, "non_persistent", "a buffer that is no part of the state dict", err);
+        return ck_plan_drop(w->plan, tensor, "non_persistent",
+                            "a buffer, constant or plain tensor that is no part of the state dict", err);
     if (t->error)
-        return ck_plan_refuse(w->plan, tensor, t->error, NULL, t->error_message, err);
-    if (!ck_dtype_row(t->view.dtype)->safetensors)
-        return ck_plan_refuse(
-            w->plan, tensor, CK_E_UNSUPPORTED_DTYPE, NULL,
-            ck_arena_printf(&w->plan->arena, "safetensors has no %s", ck_dtype_row(t->view.dtype)->torch), err);
-    if (first != tensor && w->kept[first] != CK_NO_INDEX)
+        return ck_plan_cannot(w->plan, w->spec, tensor, t->error, t->error_message, err);
+    dtype = ck_taken_dtype(w->spec, t);
+    if (!ck_dtype_row(dtype)->safetensors)
+        return ck_plan_cannot(w->plan, w->spec, tensor, CK_E_UNSUPPORTED_DTYPE, without_name(w->plan, dtype), err);
+    if (!w->untie && first != tensor && w->kept[first] != CK_NO_INDEX)
         return alias(w->plan, tensor, w->kept[first], err);
     w->kept[first] = tensor;
-    return write_as_is(w->plan, tensor, err);
+    return write_tensor(w->plan, w->spec, tensor, err);
 }
 
 int ck_faithful_plan(struct ck_plan *plan, const struct ck_spec *spec, struct ck_error *err) {
@@ -87,6 +134,7 @@ int ck_faithful_plan(struct ck_plan *plan, const struct ck_spec *spec, struct ck
     struct work w = {
         .plan = plan,
         .spec = spec,
+        .untie = strcmp(ck_spec_get(spec, "untie"), "true") == 0,
         .kept = ck_arena_alloc_array(&plan->arena, model->n_tensors, sizeof(*w.kept)),
         .used = ck_arena_alloc_array(&plan->arena, spec->rules.count, sizeof(*w.used)),
     };
@@ -102,5 +150,7 @@ int ck_faithful_plan(struct ck_plan *plan, const struct ck_spec *spec, struct ck
         r = plan_tensor(&w, i, err);
     if (r >= 0)
         r = ck_pairs_check_used(&spec->rules, w.used, "rules", err);
+    if (r >= 0)
+        r = ck_plan_check_names(plan, err);
     return r < 0 ? r : ck_refusal(plan, err);
 }

@@ -18,6 +18,7 @@ struct run {
     struct ck_pool *pool;
     const struct ck_progress *progress;
     const struct ck_job_sink *sink;
+    struct ck_scratch scratch;
     struct ck_model *model;
     struct ck_plan plan;
     struct ck_out_file *files;
@@ -39,13 +40,15 @@ static int no_memory(struct ck_error *err) {
 }
 
 static int read_model(struct run *run, const struct ck_job_input *input, struct ck_error *err) {
-    struct ck_model_options options = {0};
+    struct ck_model_options options = {.scratch = run->sink->scratch_fd >= 0 ? &run->scratch : NULL};
     struct ck_source source;
     int r;
 
     ck_progress_report(run->progress, CK_STAGE_read, 0, 0);
     if (ck_spec_get(run->spec, "state_dict")[0])
         options.state_dict = ck_spec_get(run->spec, "state_dict");
+    if (ck_spec_get(run->spec, "member")[0])
+        options.member = ck_spec_get(run->spec, "member");
     r = ck_source_from_fd(input->fd, &source, err);
     if (r < 0)
         return r;
@@ -103,18 +106,57 @@ static int create_files(struct run *run, struct ck_error *err) {
     return 0;
 }
 
+static struct ck_channel_values channel_values(const struct ck_model *model, const struct ck_view *view,
+                                               uint32_t index) {
+    const struct ck_storage *storage = &model->storages[index];
+
+    return (struct ck_channel_values){storage->source, storage->swap, view->dtype, view->offset};
+}
+
+static struct ck_dequantize make_dequantize(const struct ck_model *model, const struct ck_plan_item *item) {
+    const struct ck_quantizer *q = item->quantizer;
+    struct ck_dequantize dequantize = {.scheme = CK_QSCHEME_NONE};
+
+    if (!q)
+        return dequantize;
+    dequantize.scheme = q->scheme;
+    dequantize.scale = q->scale;
+    dequantize.zero_point = q->zero_point;
+    if (q->scheme == CK_QSCHEME_TENSOR)
+        return dequantize;
+    dequantize.scales = channel_values(model, &q->scales, q->scales_storage);
+    dequantize.zero_points = channel_values(model, &q->zero_points, q->zero_points_storage);
+    dequantize.channel = item->channel;
+    return dequantize;
+}
+
+/* The storage that an item's view lies in, or NULL: it has no bytes at all. */
+static const struct ck_storage *storage_of(const struct run *run, const struct ck_plan_item *item) {
+    uint32_t index = run->model->tensors[item->source].storage;
+
+    if (item->storage)
+        return item->storage;
+    return index == CK_NO_INDEX ? NULL : &run->model->storages[index];
+}
+
+static bool has_task(const struct run *run, const struct ck_plan_item *item) {
+    return storage_of(run, item) && ck_view_numel(&item->view) > 0;
+}
+
 static void make_task(const struct run *run, const struct ck_plan_item *item, struct ck_task *task) {
-    const struct ck_tensor *tensor = &run->model->tensors[item->source];
-    const struct ck_storage *storage = &run->model->storages[tensor->storage];
+    const struct ck_storage *storage = storage_of(run, item);
 
     *task = (struct ck_task){
         .storage = storage->source,
         .swap = storage->swap,
         .view = item->view,
+        .dequantize = make_dequantize(run->model, item),
+        .conj = item->conj,
+        .neg = item->neg,
         .dtype = item->dtype,
         .affine = item->affine,
         .out = {item->out[0].file, item->out[0].offset},
-        .name = tensor->name,
+        .name = run->model->tensors[item->source].name,
     };
     if (item->affine.bits > 0) {
         task->scales = (struct ck_place){item->out[1].file, item->out[1].offset};
@@ -127,8 +169,7 @@ static int make_tasks(struct run *run, struct ck_error *err) {
     if (!run->tasks)
         return no_memory(err);
     for (uint32_t i = 0; i < run->plan.n_items; i++)
-        if (run->model->tensors[run->plan.items[i].source].storage != CK_NO_INDEX &&
-            ck_view_numel(&run->plan.items[i].view) > 0)
+        if (has_task(run, &run->plan.items[i]))
             make_task(run, &run->plan.items[i], &run->tasks[run->n_tasks++]);
     return 0;
 }
@@ -166,7 +207,7 @@ static void collect_outcome(struct run *run) {
     for (uint32_t i = 0; i < run->plan.n_items; i++) {
         struct ck_plan_item *item = &run->plan.items[i];
 
-        if (run->model->tensors[item->source].storage == CK_NO_INDEX || ck_view_numel(&item->view) == 0)
+        if (!has_task(run, item))
             continue;
         item->overflowed = run->tasks[task].overflowed;
         item->non_finite_groups = run->tasks[task].non_finite_groups;
@@ -319,7 +360,13 @@ int ck_job_run(const struct ck_spec *spec, const struct ck_job_input *inputs, si
                const struct ck_limits *limits, struct ck_pool *pool, const struct ck_progress *progress,
                const struct ck_job_sink *sink, struct ck_job_result *ret_result, struct ck_error *err) {
     _cleanup_(run_release) struct run run = {
-        .spec = spec, .limits = limits, .pool = pool, .progress = progress, .sink = sink};
+        .spec = spec,
+        .limits = limits,
+        .pool = pool,
+        .progress = progress,
+        .sink = sink,
+        .scratch = {.fd = sink->scratch_fd, .limit = limits->unpacked_bytes},
+    };
     struct ck_error own = {0};
     int r;
 

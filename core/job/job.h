@@ -20,6 +20,8 @@ struct ck_job_sink {
      * code. */
     int (*create)(void *ctx, const char *name, int *ret_fd, struct ck_error *err);
     void *ctx;
+    int scratch_fd; /* borrowed: an empty file, readable and writable, for what must be unpacked (base/scratch.h); -1: none
+                       */
 };
 
 struct ck_job_file {

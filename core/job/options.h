@@ -37,6 +37,11 @@ bool ck_job_kind_from_name(const char *name, enum ck_job_kind *ret_kind);
     X(dtype,          CHOICE, "keep,float32,float16,bfloat16", "keep",       "mlx", "type of floating-point tensors; keep: as they are, float64 becomes float32") \
     X(input_layout,   CHOICE, "auto,torch,mlx",                "auto",       "mlx", "auto refuses a file that is already marked as MLX; mlx keeps its layout, torch converts it all the same") \
     X(state_dict,     TEXT,   "PATH",                          "",           "",    "dotted path of the set of weights to take, when the file holds several")     \
+    X(member,         TEXT,   "PATH",                          "",           "",    "the file to take, when the upload is an archive (zip, tar) that holds several")          \
+    X(quantized,      CHOICE, "dequantize,keep",               "dequantize", "",   "tensors that torch quantized: dequantize writes the floats they stand for; keep writes their integers, with NAME.scale and NAME.zero_point") \
+    X(skip_bad,       CHOICE, "true,false",                    "false",      "",   "true leaves out tensors that cannot be read or that the target cannot hold, and lists them as dropped; false refuses the file") \
+    X(untie,          CHOICE, "true,false",                    "false",      "safetensors", "true writes tied tensors under each of their names; false writes them once, and the metadata has the other names") \
+    X(on_findings,    CHOICE, "report,dangerous,any",          "report",     "",   "refuses a file whose pickle names what runs code (dangerous), or anything else than tensors and containers (any)") \
     X(max_shard_size, BYTES,  "1024..5368709120",              "5368709120", "",    "largest size of one weights file, in bytes")                                 \
     X(tensors,        CHOICE, "true,false",                    "true",       "analyze", "false leaves the list of tensors out of the analysis")
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/strmap.h"
+
 /* A plan needs about a kilobyte for each tensor: names, shapes, evidence, and the header's text. */
 #define MEMORY_PER_TENSOR 4096u
 #define MEMORY_LEAST      ((size_t)64 << 20)
@@ -130,4 +132,24 @@ int ck_plan_refuse(struct ck_plan *plan, uint32_t tensor, int code, const char *
     return add_note(message ? ck_plan_add_refused(plan) : NULL,
                     (struct ck_plan_note){.source = tensor, .code = code, .message = message, .candidates = candidates},
                     err);
+}
+
+int ck_plan_check_names(const struct ck_plan *plan, struct ck_error *err) {
+    _cleanup_(ck_strmap_release) struct ck_strmap seen = {0};
+
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        for (uint32_t k = 0; k < plan->items[i].n_out; k++) {
+            const char *name = plan->items[i].out[k].name;
+            uint32_t *first = ck_strmap_slot(&seen, name, i * 3 + k);
+
+            if (!first)
+                return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "the plan of the model needs too much memory");
+            if (*first != i * 3 + k)
+                return ck_error_set(err, CK_E_NAME_CLASH, name,
+                                    "'%.200s' and '%.200s' would both give a tensor named '%.200s'",
+                                    plan->model->tensors[plan->items[*first / 3].source].name,
+                                    plan->model->tensors[plan->items[i].source].name, name);
+        }
+    }
+    return 0;
 }

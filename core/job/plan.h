@@ -12,6 +12,9 @@
     X(PERMUTE, "permute", "permute")      /* axes: output axis i is input axis axes[i] */                              \
     X(SPLIT, "split", "concat")           /* part `index` of `of` equal parts along axis 0 */                          \
     X(REGROUP, "regroup", "ungroup")      /* grouped transposed convolution: [g*i, o, k...] -> [g*o, k..., i] */       \
+    X(DEQUANTIZE, "dequantize_affine", NULL) /* the quantizer of torch: see tensor/dequantize.h */                     \
+    X(CONJUGATE, "conjugate", "conjugate")   /* torch's conj bit */                                                    \
+    X(NEGATE, "negate", "negate")            /* torch's neg bit */                                                     \
     X(CAST, "cast", NULL)                 /* dtype */                                                                  \
     X(QUANTIZE, "quantize", "dequantize") /* affine */
 
@@ -72,6 +75,10 @@ struct ck_plan_item {
     struct ck_step steps[CK_ITEM_STEPS_MAX];
     uint32_t n_steps;
     struct ck_view view;     /* of the source's storage, in output order: what the steps before cast come to */
+    const struct ck_quantizer *quantizer; /* set: the codes are dequantized before the cast; NULL: the view is taken as it is */
+    struct ck_view channel; /* with a quantizer per channel: as in struct ck_dequantize */
+    bool conj, neg;         /* lazy bits of the source, to be resolved */
+    const struct ck_storage *storage; /* where the view lies, if not in the storage of the source; NULL: there */
     enum ck_dtype dtype;     /* after the cast */
     struct ck_affine affine; /* bits 0: not quantized */
     const char
@@ -146,6 +153,10 @@ struct ck_plan_rename *ck_plan_add_rename(struct ck_plan *plan);
 struct ck_plan_file *ck_plan_add_file(struct ck_plan *plan);
 bool ck_plan_add_warning(struct ck_plan *plan, const char *format, ...) _printf_(2, 3);
 bool ck_plan_add_metadata(struct ck_plan *plan, const char *key, const char *value);
+
+/* Splitting, quantizing and kept codes make names of their own, which the file may have already. Returns 0; CK_E_NAME_CLASH;
+ * CK_E_OUT_OF_MEMORY. */
+int ck_plan_check_names(const struct ck_plan *plan, struct ck_error *err);
 
 /* Notes a source tensor that is left out, or one that cannot be written: members as in struct ck_plan_note, whose texts
  * are borrowed. A NULL message of a refusal is "out of memory", so that a failed printf needs no check of its own.

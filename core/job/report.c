@@ -20,7 +20,19 @@ static void write_shape(struct ck_json *json, const char *key, const int64_t *sh
     ck_json_array_end(json);
 }
 
-static void write_step(struct ck_json *json, const struct ck_step *step) {
+static void write_quantizer(struct ck_json *json, const struct ck_quantizer *quantizer) {
+    ck_json_key_string(json, "scheme", ck_qscheme_name(quantizer->scheme));
+    if (quantizer->scheme != CK_QSCHEME_TENSOR) {
+        ck_json_key_u64(json, "axis", quantizer->axis);
+        return;
+    }
+    ck_json_key(json, "scale");
+    ck_json_double(json, quantizer->scale);
+    ck_json_key(json, "zero_point");
+    ck_json_i64(json, quantizer->zero_point);
+}
+
+static void write_step(struct ck_json *json, const struct ck_step *step, const struct ck_plan_item *item) {
     ck_json_object_begin(json);
     ck_json_key_string(json, "op", steps[step->op].name);
     switch (step->op) {
@@ -38,6 +50,12 @@ static void write_step(struct ck_json *json, const struct ck_step *step) {
         break;
     case CK_STEP_REGROUP:
         ck_json_key_u64(json, "groups", step->regroup.groups);
+        break;
+    case CK_STEP_DEQUANTIZE:
+        write_quantizer(json, item->quantizer);
+        break;
+    case CK_STEP_CONJUGATE:
+    case CK_STEP_NEGATE:
         break;
     case CK_STEP_CAST:
         ck_json_key_string(json, "to", ck_dtype_row(step->cast)->torch);
@@ -88,7 +106,7 @@ static void write_item(struct ck_json *json, const struct ck_plan *plan, const s
         ck_json_key(json, "steps");
         ck_json_array_begin(json);
         for (uint32_t k = 0; k < item->n_steps; k++)
-            write_step(json, &item->steps[k]);
+            write_step(json, &item->steps[k], item);
         ck_json_array_end(json);
         write_evidence(json, &item->evidence);
         if (item->left_alone)
@@ -101,13 +119,21 @@ static void write_item(struct ck_json *json, const struct ck_plan *plan, const s
     }
 }
 
+/* Of a tensor that cannot be read nothing else is certain. */
+static void write_note_source(struct ck_json *json, const struct ck_tensor *tensor) {
+    if (tensor->error)
+        ck_json_key_string(json, "from", tensor->name);
+    else
+        write_source(json, tensor);
+}
+
 static void write_dropped(struct ck_json *json, const struct ck_plan *plan) {
     ck_json_key(json, "dropped");
     ck_json_array_begin(json);
     for (uint32_t i = 0; i < plan->n_dropped; i++) {
         ck_json_newline(json);
         ck_json_object_begin(json);
-        write_source(json, &plan->model->tensors[plan->dropped[i].source]);
+        write_note_source(json, &plan->model->tensors[plan->dropped[i].source]);
         ck_json_key_string(json, "why", plan->dropped[i].why);
         ck_json_key_string(json, "message", plan->dropped[i].message);
         ck_json_object_end(json);
@@ -130,10 +156,7 @@ static void write_refused(struct ck_json *json, const struct ck_plan *plan) {
 
         ck_json_newline(json);
         ck_json_object_begin(json);
-        if (plan->model->tensors[note->source].error)
-            ck_json_key_string(json, "from", plan->model->tensors[note->source].name);
-        else
-            write_source(json, &plan->model->tensors[note->source]);
+        write_note_source(json, &plan->model->tensors[note->source]);
         ck_json_key_string(json, "code", ck_error_row(note->code)->name);
         ck_json_key_string(json, "message", note->message);
         if (note->candidates) {
@@ -262,6 +285,10 @@ void ck_report_write(struct ck_json *json, const struct ck_spec *spec, const str
         ck_json_key(json, "source");
         ck_json_object_begin(json);
         ck_json_key_string(json, "form", model->form);
+        if (model->archive) {
+            ck_json_key_string(json, "archive", model->archive);
+            ck_json_key_string(json, "member", model->member);
+        }
         ck_json_key_u64(json, "bytes", model->input_bytes);
         ck_json_key_string(json, "state_dict", model->root_path);
         ck_json_key_string(json, "why", model->root_why);

@@ -1,5 +1,6 @@
 #include "core/job/target.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "core/job/faithful.h"
@@ -40,6 +41,32 @@ static int check_output_size(const struct ck_plan *plan, const struct ck_limits 
     return 0;
 }
 
+/* What option on_findings= counts: what the report lists, or the worst of it. */
+static const struct ck_finding *first_finding(const struct ck_findings *findings, bool any) {
+    for (size_t i = 0; i < findings->count; i++) {
+        enum ck_finding_class class_ = findings->items[i].class_;
+
+        if (class_ == CK_FINDING_DANGEROUS || (any && (class_ == CK_FINDING_UNKNOWN || class_ == CK_FINDING_STRUCTURE)))
+            return &findings->items[i];
+    }
+    return NULL;
+}
+
+static int check_findings(const struct ck_model *model, const struct ck_spec *spec, struct ck_error *err) {
+    const char *option = ck_spec_get(spec, "on_findings");
+    const struct ck_finding *finding;
+
+    if (strcmp(option, "report") == 0)
+        return 0;
+    finding = first_finding(&model->findings, strcmp(option, "any") == 0);
+    if (!finding)
+        return 0;
+    return ck_error_set(err, CK_E_FINDINGS_REFUSED, finding->entry, "%s: %s%s%.300s%s%s at byte %" PRIu64 "%s%.200s",
+                        ck_finding_class_name(finding->class_), finding->module, finding->module[0] ? "." : "",
+                        finding->name, finding->opcode[0] ? ", opcode " : "", finding->opcode, finding->offset,
+                        finding->entry[0] ? " of " : "", finding->entry);
+}
+
 int ck_target_plan(struct ck_plan *plan, const struct ck_model *model, const struct ck_spec *spec,
                    const struct ck_limits *limits, struct ck_error *err) {
     const struct ck_target *target = find(spec->target);
@@ -48,6 +75,9 @@ int ck_target_plan(struct ck_plan *plan, const struct ck_model *model, const str
     ck_plan_init(plan, model, limits);
     if (!target)
         return ck_error_set(err, CK_E_UNSUPPORTED_TARGET, spec->target, "'%.100s' is no target", spec->target);
+    r = check_findings(model, spec, err);
+    if (r < 0)
+        return r;
     r = target->plan(plan, spec, err);
     if (r < 0)
         return r;

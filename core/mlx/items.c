@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/job/quantized.h"
+
 static int no_memory(struct ck_error *err) {
     return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "the plan of the model needs too much memory");
 }
@@ -57,20 +59,29 @@ static const int64_t *merge_first_two(struct ck_plan *plan, const struct ck_view
     return shape;
 }
 
-int ck_item_apply_rule(struct ck_plan *plan, struct ck_plan_item *item, enum ck_rule rule, uint32_t groups,
-                       const int64_t **ret_shape, uint32_t *ret_rank, struct ck_error *err) {
+/* What is done to the view is done to the channels of its quantizer, too. */
+static bool has_channels(const struct ck_plan_item *item) {
+    return item->channel.rank > 0;
+}
+
+int ck_item_apply_rule(struct ck_plan *plan, struct ck_plan_item *item, const struct ck_spec *spec, enum ck_rule rule,
+                       uint32_t groups, const int64_t **ret_shape, uint32_t *ret_rank, struct ck_error *err) {
     const struct ck_rule_row *row = ck_rule_row(rule);
-    struct ck_step *step = &item->steps[item->n_steps];
+    struct ck_step *step;
+    int r;
 
     item->rule = row->name;
-    item->view = plan->model->tensors[item->source].view;
+    r = ck_item_take(plan, item, spec, err);
+    if (r < 0)
+        return r;
+    step = &item->steps[item->n_steps];
     if (groups > 1) {
         const int64_t *shape;
 
         *step = (struct ck_step){.op = CK_STEP_REGROUP, .regroup = {groups}};
         item->n_steps++;
         shape = regroup(plan, &item->view, groups) ? merge_first_two(plan, &item->view) : NULL;
-        if (!shape)
+        if (!shape || (has_channels(item) && !regroup(plan, &item->channel, groups)))
             return no_memory(err);
         *ret_shape = shape;
         *ret_rank = item->view.rank - 1;
@@ -80,7 +91,8 @@ int ck_item_apply_rule(struct ck_plan *plan, struct ck_plan_item *item, enum ck_
         *step = (struct ck_step){.op = CK_STEP_PERMUTE, .permute = {.rank = row->rank}};
         memcpy(step->permute.axes, row->axes, row->rank);
         item->n_steps++;
-        if (!permute(plan, &item->view, row->axes, row->rank))
+        if (!permute(plan, &item->view, row->axes, row->rank) ||
+            (has_channels(item) && !permute(plan, &item->channel, row->axes, row->rank)))
             return no_memory(err);
     }
     *ret_shape = item->view.shape;
@@ -88,11 +100,14 @@ int ck_item_apply_rule(struct ck_plan *plan, struct ck_plan_item *item, enum ck_
     return 0;
 }
 
-int ck_item_split(struct ck_plan *plan, struct ck_plan_item *item, uint32_t index, uint32_t of,
-                  const int64_t **ret_shape, uint32_t *ret_rank, struct ck_error *err) {
+int ck_item_split(struct ck_plan *plan, struct ck_plan_item *item, const struct ck_spec *spec, uint32_t index,
+                  uint32_t of, const int64_t **ret_shape, uint32_t *ret_rank, struct ck_error *err) {
     int64_t *shape;
+    int r;
 
-    item->view = plan->model->tensors[item->source].view;
+    r = ck_item_take(plan, item, spec, err);
+    if (r < 0)
+        return r;
     shape = ck_arena_alloc_array(&plan->arena, item->view.rank, sizeof(*shape));
     if (!shape)
         return no_memory(err);
@@ -100,6 +115,10 @@ int ck_item_split(struct ck_plan *plan, struct ck_plan_item *item, uint32_t inde
     shape[0] /= of;
     item->view.offset += (uint64_t)(index * shape[0] * item->view.stride[0]);
     item->view.shape = shape;
+    if (has_channels(item)) {
+        item->channel.offset += (uint64_t)(index * shape[0] * item->channel.stride[0]);
+        item->channel.shape = shape;
+    }
     item->rule = ck_rule_row(CK_RULE_ATTENTION)->name;
     item->steps[item->n_steps++] = (struct ck_step){.op = CK_STEP_SPLIT, .split = {index, of}};
     *ret_shape = shape;
@@ -182,7 +201,7 @@ static int finish_quantized(struct ck_plan *plan, struct ck_plan_item *item, con
 
 int ck_item_finish(struct ck_plan *plan, struct ck_plan_item *item, const char *name, const int64_t *shape,
                    uint32_t rank, enum ck_dtype dtype, struct ck_affine affine, struct ck_error *err) {
-    if (dtype != item->view.dtype)
+    if (dtype != (item->quantizer ? CK_F32 : item->view.dtype))
         item->steps[item->n_steps++] = (struct ck_step){.op = CK_STEP_CAST, .cast = dtype};
     item->dtype = dtype;
     item->affine = affine;

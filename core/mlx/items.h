@@ -6,16 +6,16 @@
 #include "core/job/plan.h"
 #include "core/matrix/layers.h"
 
-/* Sets item->view to the source's view and appends the steps of the rule to both. groups > 1 only with a transposed
+/* Takes the source (job/quantized.h) and appends the steps of the rule to both. groups > 1 only with a transposed
  * convolution, and then divides dimension 0. *ret_shape, *ret_rank: the output's shape (merged where a regroup splits a
  * dimension), in plan->arena. Returns 0 or CK_E_OUT_OF_MEMORY. */
-int ck_item_apply_rule(struct ck_plan *plan, struct ck_plan_item *item, enum ck_rule rule, uint32_t groups,
-                       const int64_t **ret_shape, uint32_t *ret_rank, struct ck_error *err);
+int ck_item_apply_rule(struct ck_plan *plan, struct ck_plan_item *item, const struct ck_spec *spec, enum ck_rule rule,
+                       uint32_t groups, const int64_t **ret_shape, uint32_t *ret_rank, struct ck_error *err);
 
 /* Narrows item->view to part `index` of `of` equal parts along axis 0, and appends the step. The caller checked that
  * they are equal. */
-int ck_item_split(struct ck_plan *plan, struct ck_plan_item *item, uint32_t index, uint32_t of,
-                  const int64_t **ret_shape, uint32_t *ret_rank, struct ck_error *err);
+int ck_item_split(struct ck_plan *plan, struct ck_plan_item *item, const struct ck_spec *spec, uint32_t index,
+                  uint32_t of, const int64_t **ret_shape, uint32_t *ret_rank, struct ck_error *err);
 
 /* The dtype that option dtype= (its value) makes of a tensor's, for MLX; false if MLX cannot hold it. */
 bool ck_item_dtype(enum ck_dtype from, const char *option, enum ck_dtype *ret_dtype);

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/strmap.h"
 #include "core/base/version.h"
+#include "core/job/quantized.h"
 #include "core/job/refusal.h"
 #include "core/mlx/items.h"
 #include "core/mlx/layout.h"
@@ -137,20 +137,65 @@ static struct ck_evidence plain_evidence(const struct ck_layer *layer, bool is_w
                                 "a parameter or buffer of its module, not the weight of a layer"};
 }
 
+/* The numbers beside kept codes; MLX has no float64. */
+static int add_quantizer(struct work *w, uint32_t tensor, const char *name, struct ck_error *err) {
+    for (int i = 0; i < 2; i++) {
+        struct ck_plan_item *item;
+        int r = add_item(w, tensor, ck_arena_printf(&w->plan->arena, "%s.%s", name, i == 0 ? "scale" : "zero_point"),
+                         &item, err);
+
+        if (r < 0)
+            return r;
+        item->layer = "parameter";
+        item->rule = ck_rule_row(CK_RULE_IDENTITY)->name;
+        item->evidence = (struct ck_evidence){CK_EVIDENCE_KNOWN, "option_quantized", NULL};
+        r = ck_item_take_quantizer(w->plan, item, i == 1, err);
+        if (r >= 0)
+            r = ck_item_finish(w->plan, item, w->item_names[item - w->plan->items], item->view.shape, item->view.rank,
+                               item->view.dtype == CK_F64 ? CK_F32 : item->view.dtype, (struct ck_affine){0}, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Codes keep their shape, or their axis moves with it; what splits or packs them has no such form. */
+static const char *codes_cannot_move(const struct work *w, const struct ck_plan_item *item) {
+    const struct ck_tensor *t = &w->plan->model->tensors[item->source];
+    bool packed = ck_dtype_row(t->view.dtype)->per > 1,
+         moved = !ck_view_is_contiguous(&item->view) || item->view.offset;
+
+    if (!t->quantizer)
+        return NULL;
+    if (packed && (moved || strcmp(item->rule, ck_rule_row(CK_RULE_IDENTITY)->name) != 0))
+        return "its packed codes cannot be brought into MLX's layout: rules=PATTERN:identity leaves them as they are";
+    for (uint32_t i = 0; ck_keeps_codes(w->spec, t) && i < item->n_steps; i++)
+        if (item->steps[i].op == CK_STEP_SPLIT || item->steps[i].op == CK_STEP_REGROUP)
+            return "its codes cannot be split: leave out quantized=keep";
+    return NULL;
+}
+
 /* Quantization and dtype, then the outputs; the item's view and rule are set. */
 static int finish(struct work *w, struct ck_plan_item *item, const struct ck_layer_row *row, bool is_weight,
                   const int64_t *shape, uint32_t rank, struct ck_error *err) {
     const struct ck_tensor *t = &w->plan->model->tensors[item->source];
+    const char *name = w->item_names[item - w->plan->items], *cannot = codes_cannot_move(w, item);
     struct ck_affine affine = w->spec->affine;
     enum ck_dtype dtype = CK_F32;
+    int r;
 
-    ck_item_dtype(t->view.dtype, ck_spec_get(w->spec, "dtype"), &dtype);
+    if (cannot)
+        return ck_plan_refuse(w->plan, item->source, CK_E_UNSUPPORTED_TENSOR, NULL, cannot, err);
+    ck_item_dtype(ck_taken_dtype(w->spec, t), ck_spec_get(w->spec, "dtype"), &dtype);
     if (affine.bits > 0) {
         item->left_alone = ck_item_left_alone(w->plan, row, is_weight, rank, shape, dtype, affine);
         if (item->left_alone)
             affine = (struct ck_affine){0};
     }
-    return ck_item_finish(w->plan, item, w->item_names[item - w->plan->items], shape, rank, dtype, affine, err);
+    r = ck_item_finish(w->plan, item, name, shape, rank, dtype, affine, err);
+    if (r < 0 || !ck_keeps_codes(w->spec, t))
+        return r;
+    return add_quantizer(w, item->source, name, err);
 }
 
 /* The attention's packed tensors become parts with names of their own. */
@@ -193,9 +238,9 @@ static int plan_attention(struct work *w, const struct ck_layer *layer, uint32_t
         item->layer = "MultiheadAttention";
         item->evidence = layer->evidence;
         if (of > 1)
-            r = ck_item_split(w->plan, item, i, of, &shape, &rank, err);
+            r = ck_item_split(w->plan, item, w->spec, i, of, &shape, &rank, err);
         else
-            r = ck_item_apply_rule(w->plan, item, CK_RULE_IDENTITY, 1, &shape, &rank, err);
+            r = ck_item_apply_rule(w->plan, item, w->spec, CK_RULE_IDENTITY, 1, &shape, &rank, err);
         if (r >= 0)
             r = finish(w, item, layer->row, t->view.rank == 2, shape, rank, err);
         if (r < 0)
@@ -218,7 +263,7 @@ static int plan_with_rule(struct work *w, const struct ck_layer *layer, uint32_t
         return r;
     item->layer = label_of(layer);
     item->evidence = evidence;
-    r = ck_item_apply_rule(w->plan, item, rule, groups, &shape, &rank, err);
+    r = ck_item_apply_rule(w->plan, item, w->spec, rule, groups, &shape, &rank, err);
     if (r < 0)
         return r;
     return finish(w, item, layer->row, is_weight, shape, rank, err);
@@ -271,7 +316,7 @@ static bool cannot_be_written(struct work *w, uint32_t tensor, int *ret_code, st
     if (t->error) {
         code = t->error;
         message = t->error_message;
-    } else if (!ck_item_dtype(t->view.dtype, ck_spec_get(w->spec, "dtype"), &dtype)) {
+    } else if (!ck_item_dtype(ck_taken_dtype(w->spec, t), ck_spec_get(w->spec, "dtype"), &dtype)) {
         code = CK_E_UNSUPPORTED_DTYPE;
         message = ck_arena_printf(&w->plan->arena, "MLX has no %s", ck_dtype_row(t->view.dtype)->torch);
     } else {
@@ -283,7 +328,7 @@ static bool cannot_be_written(struct work *w, uint32_t tensor, int *ret_code, st
     }
     if (code == 0)
         return false;
-    *ret_code = ck_plan_refuse(w->plan, tensor, code, NULL, message, err);
+    *ret_code = ck_plan_cannot(w->plan, w->spec, tensor, code, message, err);
     return true;
 }
 
@@ -298,7 +343,8 @@ static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
     if (forced && strcmp(forced->word, "drop") == 0)
         return plan_forced(w, layer, tensor, forced, err);
     if (!t->persistent)
-        return ck_plan_drop(w->plan, tensor, "non_persistent", "a buffer that is no part of the state dict", err);
+        return ck_plan_drop(w->plan, tensor, "non_persistent",
+                            "a buffer, constant or plain tensor that is no part of the state dict", err);
     if (!forced && is_dropped_leaf(w, tensor, &why, &message))
         return ck_plan_drop(w->plan, tensor, why, message, err);
     if (cannot_be_written(w, tensor, &r, err))
@@ -333,8 +379,8 @@ static int plan_tensor(struct work *w, uint32_t tensor, struct ck_error *err) {
 /* ---- tied weights ---- */
 
 static bool items_equal(const struct ck_plan_item *a, const struct ck_plan_item *b) {
-    return strcmp(a->rule, b->rule) == 0 && a->affine.bits == b->affine.bits && a->affine.group == b->affine.group &&
-           a->dtype == b->dtype && a->n_steps == b->n_steps &&
+    return a->n_out > 0 && a->n_out == b->n_out && strcmp(a->rule, b->rule) == 0 && a->affine.bits == b->affine.bits &&
+           a->affine.group == b->affine.group && a->dtype == b->dtype && a->n_steps == b->n_steps &&
            memcmp(a->out[0].shape, b->out[0].shape, a->out[0].rank * sizeof(int64_t)) == 0;
 }
 
@@ -386,27 +432,6 @@ static int move_aliases(struct work *w, const char *const *mapped, struct ck_err
 
 /* ---- the whole ---- */
 
-/* Splitting attention and quantizing make names of their own: X.scales may exist already. */
-static int check_distinct(const struct ck_plan *plan, struct ck_error *err) {
-    _cleanup_(ck_strmap_release) struct ck_strmap seen = {0};
-
-    for (uint32_t i = 0; i < plan->n_items; i++) {
-        for (uint32_t k = 0; k < plan->items[i].n_out; k++) {
-            const char *name = plan->items[i].out[k].name;
-            uint32_t *first = ck_strmap_slot(&seen, name, i * 3 + k);
-
-            if (!first)
-                return no_memory(err);
-            if (*first != i * 3 + k)
-                return ck_error_set(err, CK_E_NAME_CLASH, name,
-                                    "'%.200s' and '%.200s' would both give a tensor named '%.200s'",
-                                    plan->model->tensors[plan->items[*first / 3].source].name,
-                                    plan->model->tensors[plan->items[i].source].name, name);
-        }
-    }
-    return 0;
-}
-
 /* The out tensors were named with clean names; now they get the names that MLX can hold. */
 static int rename_items(struct work *w, const char *const *mapped, struct ck_error *err) {
     for (uint32_t i = 0; i < w->plan->n_items; i++) {
@@ -453,7 +478,19 @@ static int add_metadata(struct work *w, struct ck_error *err) {
                  w->spec->affine.group);
         ok = ck_plan_add_metadata(plan, "ckptd.quantization", quant);
     }
-    return ok ? 0 : no_memory(err);
+    if (!ok)
+        return no_memory(err);
+    for (uint32_t i = 0; i < plan->n_items; i++) {
+        const struct ck_plan_item *item = &plan->items[i];
+        int r;
+
+        if (!ck_keeps_codes(w->spec, &plan->model->tensors[item->source]) || item->storage)
+            continue;
+        r = ck_plan_describe_codes(plan, item, item->out[0].name, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int prepare(struct work *w, struct ck_error *err) {
@@ -508,11 +545,9 @@ int ck_mlx_plan(struct ck_plan *plan, const struct ck_spec *spec, struct ck_erro
     r = move_aliases(&w, mapped, err);
     if (r < 0)
         return r;
-    r = check_distinct(plan, err);
+    r = ck_plan_check_names(plan, err);
     if (r < 0)
         return r;
-    r = add_metadata(&w, err);
-    if (r < 0)
-        return r;
-    return ck_refusal(plan, err);
+    r = ck_refusal(plan, err);
+    return r < 0 ? r : add_metadata(&w, err);
 }

@@ -1,4 +1,5 @@
 #include "core/model/assemble.h"
+#include "core/model/quantizer.h"
 
 /* Any fixed order in which equal views of one storage are neighbours, and the earlier tensor comes first. Sorting needs
  * no hash, so no file can be made that collides. */
@@ -15,6 +16,10 @@ static int compare(const void *left, const void *right, void *ctx) {
         return a->view.dtype < b->view.dtype ? -1 : 1;
     if (a->view.rank != b->view.rank)
         return a->view.rank < b->view.rank ? -1 : 1;
+    if (a->conj != b->conj)
+        return a->conj ? 1 : -1;
+    if (a->neg != b->neg)
+        return a->neg ? 1 : -1;
     for (uint32_t d = 0; d < a->view.rank; d++) {
         if (a->view.shape[d] != b->view.shape[d])
             return a->view.shape[d] < b->view.shape[d] ? -1 : 1;
@@ -22,6 +27,11 @@ static int compare(const void *left, const void *right, void *ctx) {
             return a->view.stride[d] < b->view.stride[d] ? -1 : 1;
     }
     return i < k ? -1 : i > k;
+}
+
+static bool is_same(const struct ck_tensor *a, const struct ck_tensor *b) {
+    return a->storage == b->storage && ck_view_equal(&a->view, &b->view) && a->conj == b->conj && a->neg == b->neg &&
+           ck_quantizer_equal(a->quantizer, b->quantizer);
 }
 
 static bool can_be_shared(const struct ck_tensor *tensor) {
@@ -43,7 +53,7 @@ int ck_find_aliases(struct ck_model *model, struct ck_error *err) {
     for (uint32_t i = 1; i < n; i++) {
         struct ck_tensor *tensor = &model->tensors[order[i]], *head = &model->tensors[order[first]];
 
-        if (tensor->storage == head->storage && ck_view_equal(&tensor->view, &head->view))
+        if (is_same(tensor, head))
             tensor->alias_of = order[first];
         else
             first = i;

@@ -41,7 +41,7 @@ static int assembler_init(struct assembler *a, struct ck_error *err) {
 
 /* A path from the chosen root instead of the file's. */
 static const char *relative(const struct assembler *a, const char *path) {
-    if (a->choice->node == 0)
+    if (ck_edge_is_nameless(a->walk, &a->walk->nodes[a->choice->node].edge))
         return path;
     return path + strlen(a->paths[a->choice->node]) + 1;
 }
@@ -102,6 +102,8 @@ static bool is_inside(const struct assembler *a, const struct ck_leaf *leaf) {
 
     if (a->choice->node == CK_NO_INDEX)
         return true;
+    if (leaf->attribute && !a->choice->everything)
+        return false;
     return parent >= a->first && parent < a->end && !a->left_out[parent - a->first] && !leaf->edge.superseded &&
            ck_walk_in_state(&leaf->edge, a->first);
 }
@@ -115,6 +117,9 @@ static int add_tensor(struct assembler *a, const struct ck_leaf *leaf, struct ck
                                  .storage = rebuilt->storage,
                                  .alias_of = CK_NO_INDEX,
                                  .module = CK_NO_INDEX,
+                                 .quantizer = rebuilt->quantizer,
+                                 .conj = rebuilt->conj,
+                                 .neg = rebuilt->neg,
                                  .parameter = rebuilt->parameter || leaf->parameter,
                                  .persistent = leaf->persistent,
                                  .error = rebuilt->error,
@@ -124,12 +129,12 @@ static int add_tensor(struct assembler *a, const struct ck_leaf *leaf, struct ck
     if (!inside)
         return 0;
     a->taken[leaf->tensor] = true;
-    if (leaf->edge.parent == CK_NO_INDEX) {
+    if (ck_edge_is_nameless(a->walk, &leaf->edge))
         tensor->name = "value";
-        return 0;
-    }
-    tensor->name = relative(a, tensor->path);
-    tensor->module = a->owner[leaf->edge.parent - a->first];
+    else
+        tensor->name = relative(a, tensor->path);
+    if (leaf->edge.parent != CK_NO_INDEX)
+        tensor->module = a->owner[leaf->edge.parent - a->first];
     return 0;
 }
 

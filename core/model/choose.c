@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "core/base/json_write.h"
+#include "core/model/candidates.h"
 #include "core/model/memory.h"
 #include "core/model/names.h"
 
@@ -13,46 +14,6 @@
 
 /* A rival this many times smaller is no rival. */
 #define CLEARLY_SMALLER 10
-
-enum weight_kind {
-    WRAPPER, /* names a state dict and nothing else */
-    WHOLE,   /* the model, as a rule */
-    PART,    /* one of several networks */
-};
-
-static const struct {
-    const char *key;
-    enum weight_kind kind;
-} usual_keys[] = {
-    {"state_dict", WRAPPER},
-    {"model_state_dict", WRAPPER},
-    {"model_state", WRAPPER},
-    {"model", WHOLE},
-    {"module", WHOLE},
-    {"net", WHOLE},
-    {"network", WHOLE},
-    {"params_ema", WHOLE},
-    {"params", WHOLE},
-    {"weights", WHOLE},
-    {"weight", WHOLE},
-    {"state_dict_ema", WHOLE},
-    {"ema", WHOLE},
-    {"model_ema", WHOLE},
-    {"ema_state_dict", WHOLE},
-    {"ema_model_state_dict", WHOLE},
-    {"generator", PART},
-    {"netG", PART},
-    {"G_ema", PART},
-    {"g_ema", PART},
-    {"encoder", PART},
-    {"decoder", PART},
-    {"policy", WHOLE},
-    {"actor_critic", WHOLE},
-    {"student", PART},
-    {"teacher", PART},
-    {"backbone", PART},
-    {"model_weights", WHOLE},
-};
 
 /* Names that begin like layers: a mapping with such keys is one nested state dict. */
 static const char *const layer_words[] = {"layer", "block", "conv", "fc",   "lin",   "norm", "bn",
@@ -62,93 +23,12 @@ static const char *const layer_words[] = {"layer", "block", "conv", "fc",   "lin
 static const char *const leaf_words[] = {"weight", "bias",  "running_", "num_batches_tracked", "in_proj_", "kernel",
                                          "scale",  "gamma", "beta"};
 
-struct chooser {
-    const struct ck_walk *walk;
-    const char *const *paths;
-    const struct ck_pickle *pickle;
-    uint32_t *kids; /* candidates below the current node */
-    uint32_t n_kids, kids_capacity;
-};
-
-static void chooser_release(struct chooser *c) {
-    free(c->kids);
-}
-
 static bool begins(const char *text, const char *word) {
     return strncasecmp(text, word, strlen(word)) == 0;
 }
 
-/* The text of a key, or "" for keys that are no plain text. */
-static const char *key_text(const struct ck_pickle *pickle, const struct ck_edge *edge) {
-    const struct ck_value *value = edge->key != CK_NO_INDEX ? ck_pickle_get(pickle, edge->key) : NULL;
-
-    if (!value || (value->kind != CK_VALUE_TEXT && value->kind != CK_VALUE_BYTES) || !value->bytes.data)
-        return "";
-    return (const char *)value->bytes.data;
-}
-
-static const char *kid_key(const struct chooser *c, uint32_t node) {
-    return key_text(c->pickle, &c->walk->nodes[node].edge);
-}
-
-static bool is_optimizer_state(const struct chooser *c, uint32_t node) {
-    const struct ck_node *n = &c->walk->nodes[node];
-    ck_ref ignored;
-
-    return (n->kind == CK_NODE_MAP || n->kind == CK_NODE_OBJECT) && n->members <= 16 &&
-           ck_pickle_find(c->pickle, n->ref, "param_groups", &ignored) &&
-           ck_pickle_find(c->pickle, n->ref, "state", &ignored);
-}
-
-static bool is_excluded(const struct chooser *c, uint32_t node) {
-    const char *key = kid_key(c, node);
-
-    return strcasestr(key, "optim") || strcasestr(key, "scheduler") || strcasestr(key, "scaler") ||
-           begins(key, "rng") || strcmp(key, "callbacks") == 0 || strcmp(key, "loops") == 0 ||
-           is_optimizer_state(c, node);
-}
-
-/* Collects the containers right below node that lead to tensors and may be weights. */
-static int collect_kids(struct chooser *c, uint32_t node, struct ck_error *err) {
-    const struct ck_node *nodes = c->walk->nodes;
-
-    c->n_kids = 0;
-    for (uint32_t i = node + 1; i < node + nodes[node].n_nodes; i += nodes[i].n_nodes) {
-        if (nodes[i].tensors == 0 || nodes[i].edge.superseded || nodes[i].edge.aside == node || is_excluded(c, i))
-            continue;
-        if (!ck_grow((void **)&c->kids, c->n_kids, &c->kids_capacity, sizeof(*c->kids)))
-            return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the candidates");
-        c->kids[c->n_kids++] = i;
-    }
-    return 0;
-}
-
-static uint32_t find_kid(const struct chooser *c, const char *key) {
-    for (uint32_t i = 0; i < c->n_kids; i++)
-        if (strcmp(kid_key(c, c->kids[i]), key) == 0)
-            return c->kids[i];
-    return CK_NO_INDEX;
-}
-
-/* Rule 2. A usual key that leads to more tensors than lie here makes this the wrapper of that. */
-static bool is_weights(const struct chooser *c, uint32_t node) {
-    const struct ck_node *n = &c->walk->nodes[node];
-
-    if (n->kind == CK_NODE_MODULE)
-        return true;
-    if (n->direct == 0 || n->direct < n->members / 2 + n->members % 2)
-        return false;
-    for (size_t i = 0; i < CK_ARRAY_LEN(usual_keys); i++) {
-        uint32_t kid = usual_keys[i].kind != PART ? find_kid(c, usual_keys[i].key) : CK_NO_INDEX;
-
-        if (kid != CK_NO_INDEX && c->walk->nodes[kid].tensors > n->direct)
-            return false;
-    }
-    return true;
-}
-
 /* True if the mapping has names of its own kind ("conv.weight"): a state dict rather than one level of nested names. */
-static bool is_flat(const struct chooser *c, uint32_t node) {
+static bool is_flat(const struct ck_chooser *c, uint32_t node) {
     const struct ck_node *n = &c->walk->nodes[node];
 
     if (n->kind == CK_NODE_MODULE)
@@ -156,7 +36,7 @@ static bool is_flat(const struct chooser *c, uint32_t node) {
     for (uint32_t i = n->first_leaf; i < n->first_leaf + n->n_leaves; i++) {
         const struct ck_edge *edge = &c->walk->leaves[i].edge;
 
-        if (edge->parent == node && strchr(key_text(c->pickle, edge), '.'))
+        if (edge->parent == node && strchr(ck_chooser_key_text(c->pickle, edge), '.'))
             return true;
     }
     return false;
@@ -171,22 +51,23 @@ static bool is_word(const char *text, const char *const *words, size_t n) {
 
 /* True if all that lies below is nested names of one model: kids named like layers, tensors like the parameters of a
  * layer. */
-static bool is_nested_state(const struct chooser *c, uint32_t node) {
+static bool is_nested_state(const struct ck_chooser *c, uint32_t node) {
     const struct ck_node *n = &c->walk->nodes[node];
     uint32_t layers = 0;
 
     for (uint32_t i = 0; i < c->n_kids; i++) {
-        const char *key = kid_key(c, c->kids[i]);
+        const char *key = ck_chooser_key(c, c->kids[i]);
 
         layers += strpbrk(key, "0123456789") || is_word(key, layer_words, CK_ARRAY_LEN(layer_words));
     }
     if (layers * 2 < c->n_kids)
         return false;
     for (uint32_t i = node + 1; i < node + n->n_nodes; i++)
-        if (c->walk->nodes[i].kind != CK_NODE_MAP || strchr(key_text(c->pickle, &c->walk->nodes[i].edge), '.'))
+        if (c->walk->nodes[i].kind != CK_NODE_MAP ||
+            strchr(ck_chooser_key_text(c->pickle, &c->walk->nodes[i].edge), '.'))
             return false;
     for (uint32_t i = n->first_leaf; i < n->first_leaf + n->n_leaves; i++) {
-        const char *key = key_text(c->pickle, &c->walk->leaves[i].edge);
+        const char *key = ck_chooser_key_text(c->pickle, &c->walk->leaves[i].edge);
 
         if (strchr(key, '.') || !is_word(key, leaf_words, CK_ARRAY_LEN(leaf_words)))
             return false;
@@ -210,8 +91,13 @@ static bool names_average(const char *key) {
     return begins(key, "ema_") || (n > 4 && strcasecmp(key + n - 4, "_ema") == 0);
 }
 
+/* What the option calls a candidate. The first of several pickles has no name in paths. */
+static const char *candidate_path(const struct ck_chooser *c, uint32_t node) {
+    return node > 0 && ck_edge_is_nameless(c->walk, &c->walk->nodes[node].edge) ? "#0" : c->paths[node];
+}
+
 /* The candidates as text and as JSON. */
-static int refuse(const struct chooser *c, int code, const char *prefix, const uint32_t *nodes, uint32_t n,
+static int refuse(const struct ck_chooser *c, int code, const char *prefix, const uint32_t *nodes, uint32_t n,
                   struct ck_error *err) {
     _cleanup_(ck_buffer_release) struct ck_buffer list, details;
     struct ck_json json;
@@ -222,7 +108,7 @@ static int refuse(const struct chooser *c, int code, const char *prefix, const u
     ck_json_init(&json, ck_json_sink_buffer, &details, NULL);
     ck_json_array_begin(&json);
     for (size_t used = 2; shown < n; shown++) {
-        const char *path = c->paths[nodes[shown]];
+        const char *path = candidate_path(c, nodes[shown]);
 
         /* A byte of a path becomes six characters of JSON at most. */
         used += 6 * strlen(path) + 3;
@@ -242,7 +128,7 @@ static int refuse(const struct chooser *c, int code, const char *prefix, const u
     return code;
 }
 
-static int ask(const struct chooser *c, struct ck_error *err) {
+static int ask(const struct ck_chooser *c, struct ck_error *err) {
     int r = refuse(c, CK_E_AMBIGUOUS_STATE_DICT, "the file holds several sets of weights", c->kids, c->n_kids, err);
 
     ck_error_set_hint(err, "name one with the option state_dict=PATH; state_dict=. takes everything from the root");
@@ -250,7 +136,7 @@ static int ask(const struct chooser *c, struct ck_error *err) {
 }
 
 /* Keeps the kids that are at least a tenth of the largest, each value once. */
-static void drop_small_kids(struct chooser *c) {
+static void drop_small_kids(struct ck_chooser *c) {
     const struct ck_node *nodes = c->walk->nodes;
     uint64_t most = 0;
     uint32_t kept = 0;
@@ -267,12 +153,12 @@ static void drop_small_kids(struct chooser *c) {
     c->n_kids = kept;
 }
 
-/* The first usual key among the kids: its row, or CK_ARRAY_LEN(usual_keys). */
-static size_t find_usual(const struct chooser *c, uint32_t *ret_kid) {
+/* The first usual key among the kids: its row, or the end of the table. */
+static size_t find_usual(const struct ck_chooser *c, uint32_t *ret_kid) {
     size_t row = 0;
 
-    for (; row < CK_ARRAY_LEN(usual_keys); row++) {
-        *ret_kid = find_kid(c, usual_keys[row].key);
+    for (; ck_usual_keys[row].key; row++) {
+        *ret_kid = ck_chooser_find(c, ck_usual_keys[row].key);
         if (*ret_kid != CK_NO_INDEX)
             break;
     }
@@ -280,22 +166,22 @@ static size_t find_usual(const struct chooser *c, uint32_t *ret_kid) {
 }
 
 /* Rule 3. CK_NO_INDEX: no usual key. */
-static int pick_by_key(const struct chooser *c, uint32_t *ret_node, struct ck_error *err) {
-    uint32_t average = find_kid(c, "ema"), kid;
+static int pick_by_key(const struct ck_chooser *c, uint32_t *ret_node, struct ck_error *err) {
+    uint32_t average = ck_chooser_find(c, "ema"), kid;
     size_t row = find_usual(c, &kid);
 
     *ret_node = kid;
     if (kid == CK_NO_INDEX)
         return 0;
-    if (strcmp(usual_keys[row].key, "model") == 0 && c->walk->nodes[kid].kind == CK_NODE_MODULE &&
+    if (strcmp(ck_usual_keys[row].key, "model") == 0 && c->walk->nodes[kid].kind == CK_NODE_MODULE &&
         average != CK_NO_INDEX && c->walk->nodes[average].kind == CK_NODE_MODULE) {
         *ret_node = average;
         return 0;
     }
-    if (usual_keys[row].kind != PART || c->n_kids == 1 || names_average(usual_keys[row].key))
+    if (ck_usual_keys[row].kind != CK_KEY_PART || c->n_kids == 1 || names_average(ck_usual_keys[row].key))
         return 0;
     for (uint32_t i = 0; i < c->n_kids; i++)
-        if (is_average_of(kid_key(c, c->kids[i]), usual_keys[row].key)) {
+        if (is_average_of(ck_chooser_key(c, c->kids[i]), ck_usual_keys[row].key)) {
             *ret_node = c->kids[i];
             return 0;
         }
@@ -303,9 +189,9 @@ static int pick_by_key(const struct chooser *c, uint32_t *ret_node, struct ck_er
 }
 
 /* Which kid to enter once a key was followed, or CK_NO_INDEX to stay: nested names are the rule here. */
-static uint32_t pick_inside(const struct chooser *c, uint32_t node) {
-    for (size_t i = 0; i < CK_ARRAY_LEN(usual_keys) && usual_keys[i].kind == WRAPPER; i++) {
-        uint32_t kid = find_kid(c, usual_keys[i].key);
+static uint32_t pick_inside(const struct ck_chooser *c, uint32_t node) {
+    for (size_t i = 0; ck_usual_keys[i].key && ck_usual_keys[i].kind == CK_KEY_WRAPPER; i++) {
+        uint32_t kid = ck_chooser_find(c, ck_usual_keys[i].key);
 
         if (kid != CK_NO_INDEX)
             return kid;
@@ -314,14 +200,14 @@ static uint32_t pick_inside(const struct chooser *c, uint32_t node) {
         return CK_NO_INDEX;
     if (c->walk->nodes[node].kind == CK_NODE_SEQUENCE)
         return c->kids[0];
-    for (size_t i = 0; i < CK_ARRAY_LEN(usual_keys); i++)
-        if (usual_keys[i].kind == WHOLE && strcmp(kid_key(c, c->kids[0]), usual_keys[i].key) == 0)
+    for (size_t i = 0; ck_usual_keys[i].key; i++)
+        if (ck_usual_keys[i].kind == CK_KEY_WHOLE && strcmp(ck_chooser_key(c, c->kids[0]), ck_usual_keys[i].key) == 0)
             return c->kids[0];
     return CK_NO_INDEX;
 }
 
 /* Rules 4 and 5. CK_NO_INDEX: the node itself is it. */
-static int pick_by_size(struct chooser *c, uint32_t node, uint32_t level, uint32_t *ret_node, struct ck_error *err) {
+static int pick_by_size(struct ck_chooser *c, uint32_t node, uint32_t level, uint32_t *ret_node, struct ck_error *err) {
     uint32_t flat = 0;
     uint64_t below = 0;
 
@@ -344,7 +230,7 @@ static int pick_by_size(struct chooser *c, uint32_t node, uint32_t level, uint32
 
 /* The kid of node to enter, or CK_NO_INDEX to stay. *named: a usual key was followed before, and below it names are
  * nested as a rule. */
-static int pick(struct chooser *c, uint32_t node, uint32_t level, bool *named, uint32_t *ret_node,
+static int pick(struct ck_chooser *c, uint32_t node, uint32_t level, bool *named, uint32_t *ret_node,
                 struct ck_error *err) {
     uint32_t usual;
 
@@ -374,17 +260,28 @@ static const char *root_reason(enum ck_node_kind kind) {
 }
 
 static int no_tensors(const struct ck_walk *walk, const char *what, struct ck_error *err) {
-    if (walk->numpy_arrays > 0) {
-        ck_error_set(err, CK_E_NO_TENSORS, NULL, "the file holds %" PRIu64 " numpy arrays and no tensors",
-                     walk->numpy_arrays);
-        ck_error_set_hint(err, "make tensors of the arrays with torch.from_numpy and save those");
+    uint32_t attributes = 0;
+
+    for (uint32_t i = 0; i < walk->n_leaves; i++)
+        attributes += walk->leaves[i].attribute;
+    if (attributes > 0) {
+        ck_error_set(err, CK_E_NO_TENSORS, NULL,
+                     "the file holds %u numpy arrays, which are attributes of objects, and no set of weights",
+                     attributes);
+        ck_error_set_hint(err, "state_dict=. takes the arrays all the same");
+        return CK_E_NO_TENSORS;
+    }
+    if (walk->storages > 0) {
+        ck_error_set(err, CK_E_NO_TENSORS, NULL, "the file holds %" PRIu64 " bare storages and no tensors",
+                     walk->storages);
+        ck_error_set_hint(err, "make tensors of the storages with torch.tensor and save those");
         return CK_E_NO_TENSORS;
     }
     return ck_error_set(err, CK_E_NO_TENSORS, NULL, "%s", what);
 }
 
 /* Follows rules 2 to 5 from the root. */
-static int choose_by_rules(struct chooser *c, struct ck_arena *arena, struct ck_choice *ret_choice,
+static int choose_by_rules(struct ck_chooser *c, struct ck_arena *arena, struct ck_choice *ret_choice,
                            struct ck_error *err) {
     const struct ck_node *nodes = c->walk->nodes;
     const char *why = root_reason(nodes[0].kind);
@@ -392,15 +289,15 @@ static int choose_by_rules(struct chooser *c, struct ck_arena *arena, struct ck_
     bool named = false;
     int r;
 
-    if (is_optimizer_state(c, 0))
+    if (ck_chooser_is_optimizer(c, 0))
         return no_tensors(c->walk, "the file holds the state of an optimizer and no weights", err);
     for (uint32_t level = 0; level < LEVELS_MAX; level++) {
-        r = collect_kids(c, node, err);
+        r = ck_chooser_collect(c, node, err);
         if (r < 0)
             return r;
         if (nodes[node].kind == CK_NODE_MODULE ? nodes[node].tensors == 0 : c->n_kids == 0 && nodes[node].direct == 0)
             return no_tensors(c->walk, "the file holds tensors of optimizers and the like, but no weights", err);
-        if (c->n_kids == 0 || is_weights(c, node))
+        if (c->n_kids == 0 || ck_chooser_is_weights(c, node))
             break;
         r = pick(c, node, level, &named, &next, err);
         if (r < 0)
@@ -414,14 +311,8 @@ static int choose_by_rules(struct chooser *c, struct ck_arena *arena, struct ck_
     return why ? 0 : ck_model_memory_spent(c->walk->rebuild->limits, err);
 }
 
-bool ck_choose_excludes(const struct ck_walk *walk, uint32_t node) {
-    const struct chooser c = {.walk = walk, .pickle = walk->rebuild->pickle};
-
-    return is_excluded(&c, node);
-}
-
 /* The node with this path; of several, the first that leads to tensors. CK_NO_INDEX if there is none. */
-static uint32_t find_path(const struct chooser *c, const char *path) {
+static uint32_t find_path(const struct ck_chooser *c, const char *path) {
     if (strcmp(path, ".") == 0)
         path = "";
     for (uint32_t i = 0; i < c->walk->n_nodes; i++)
@@ -430,7 +321,8 @@ static uint32_t find_path(const struct chooser *c, const char *path) {
     return CK_NO_INDEX;
 }
 
-static int choose_by_option(struct chooser *c, const char *path, struct ck_choice *ret_choice, struct ck_error *err) {
+static int choose_by_option(struct ck_chooser *c, const char *path, struct ck_choice *ret_choice,
+                            struct ck_error *err) {
     uint32_t node = find_path(c, path);
 
     if (node != CK_NO_INDEX) {
@@ -452,10 +344,9 @@ static int choose_by_option(struct chooser *c, const char *path, struct ck_choic
     return refuse(c, CK_E_STATE_DICT_NOT_FOUND, "no tensors under this path; these hold some", c->kids, c->n_kids, err);
 }
 
-int ck_choose(const struct ck_walk *walk, const char *const *paths, const struct ck_model_options *options,
-              struct ck_arena *arena, struct ck_choice *ret_choice, struct ck_error *err) {
-    _cleanup_(chooser_release) struct chooser c = {.walk = walk, .paths = paths, .pickle = walk->rebuild->pickle};
-    const char *path = options ? options->state_dict : NULL;
+static int choose(const struct ck_walk *walk, const char *const *paths, const char *path, struct ck_arena *arena,
+                  struct ck_choice *ret_choice, struct ck_error *err) {
+    _cleanup_(ck_chooser_release) struct ck_chooser c = {.walk = walk, .paths = paths, .pickle = walk->rebuild->pickle};
 
     if (walk->n_leaves == 0)
         return no_tensors(walk, "the file holds no tensors", err);
@@ -467,4 +358,69 @@ int ck_choose(const struct ck_walk *walk, const char *const *paths, const struct
         return 0;
     }
     return path ? choose_by_option(&c, path, ret_choice, err) : choose_by_rules(&c, arena, ret_choice, err);
+}
+
+int ck_choose(struct ck_walk *walk, const char *const *paths, const struct ck_model_options *options,
+              struct ck_arena *arena, struct ck_choice *ret_choice, struct ck_error *err) {
+    const char *path = options ? options->state_dict : NULL;
+    struct ck_error local = {0};
+    int r;
+
+    if (path) {
+        ck_walk_count(walk, CK_WALK_ALL);
+        return choose(walk, paths, path, arena, ret_choice, err);
+    }
+    r = choose(walk, paths, NULL, arena, ret_choice, &local);
+    if (r == CK_E_NO_TENSORS) {
+        ck_walk_count(walk, CK_WALK_ARRAYS);
+        return choose(walk, paths, NULL, arena, ret_choice, err);
+    }
+    if (r < 0 && err && err->code == 0)
+        *err = local;
+    return r;
+}
+
+/* True for a set of weights that could have been chosen instead. The node's kids are collected by it. */
+static int is_alternative(struct ck_chooser *c, uint32_t node, bool *ret_is, struct ck_error *err) {
+    int r = ck_chooser_collect(c, node, err);
+
+    if (r == 0)
+        *ret_is = c->walk->nodes[node].kind != CK_NODE_SEQUENCE && ck_chooser_is_weights(c, node);
+    return r;
+}
+
+int ck_choose_alternatives(const struct ck_walk *walk, const char *const *paths, const struct ck_choice *choice,
+                           struct ck_arena *arena, const char ***ret_paths, uint32_t *ret_n, struct ck_error *err) {
+    _cleanup_(ck_chooser_release) struct ck_chooser c = {.walk = walk, .paths = paths, .pickle = walk->rebuild->pickle};
+    const char **found = ck_arena_alloc_array(arena, CK_ALTERNATIVES_MAX, sizeof(*found));
+    const struct ck_node *nodes = walk->nodes;
+    uint32_t n = 0, i = 0;
+
+    if (!found)
+        return ck_model_memory_spent(walk->rebuild->limits, err);
+    while (i < walk->n_nodes && n < CK_ALTERNATIVES_MAX) {
+        bool above = i < choice->node && choice->node - i < nodes[i].n_nodes, is = false;
+        int r;
+
+        if (above) {
+            i++;
+            continue;
+        }
+        if (i != choice->node && nodes[i].tensors > 0 && !nodes[i].edge.superseded &&
+            (i == 0 || !ck_chooser_excludes(&c, i))) {
+            r = is_alternative(&c, i, &is, err);
+            if (r < 0)
+                return r;
+            if (is)
+                found[n] = ck_arena_strdup(arena, i == 0 ? "." : candidate_path(&c, i));
+            if (is && !found[n++])
+                return ck_model_memory_spent(walk->rebuild->limits, err);
+            i += is ? nodes[i].n_nodes : 1;
+            continue;
+        }
+        i += nodes[i].n_nodes;
+    }
+    *ret_paths = found;
+    *ret_n = n;
+    return 0;
 }

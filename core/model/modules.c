@@ -4,11 +4,28 @@
 
 #include "core/model/memory.h"
 
+/* torch.package's ('reduce_package', id, function, (__dict__, ..)), by which it rebuilds a GraphModule. */
+static bool package_attributes(const struct ck_pickle *pickle, ck_ref ref, ck_ref *ret_attributes) {
+    ck_ref id = ck_pickle_get(pickle, ref)->list.items[0], word, arguments, first;
+    const struct ck_value *value = ck_pickle_get(pickle, id);
+
+    if (value->kind != CK_VALUE_TUPLE || value->list.count < 3 || !ck_pickle_argument(pickle, id, 0, &word) ||
+        !ck_pickle_text_equal(pickle, word, "reduce_package"))
+        return false;
+    arguments = value->list.items[value->list.count - 1];
+    if (!ck_pickle_argument(pickle, arguments, 0, &first) || ck_pickle_get(pickle, first)->kind != CK_VALUE_DICT)
+        return false;
+    *ret_attributes = first;
+    return true;
+}
+
 /* An instance's __dict__ arrives as the state of BUILD; of a GraphModule as the first argument. */
 static bool attributes_of(const struct ck_pickle *pickle, ck_ref ref, ck_ref *ret_attributes) {
     const struct ck_value *value = ck_pickle_get(pickle, ref);
     ck_ref state = value->call.state, first;
 
+    if (value->kind == CK_VALUE_PERSISTENT)
+        return package_attributes(pickle, ref, ret_attributes);
     if (ck_object_attributes(pickle, ref, ret_attributes))
         return true;
     if (state != CK_REF_NONE || !ck_pickle_argument(pickle, ref, 0, &first) ||
@@ -32,13 +49,63 @@ bool ck_object_attributes(const struct ck_pickle *pickle, ck_ref ref, ck_ref *re
     return true;
 }
 
+bool ck_script_object(const struct ck_pickle *pickle, ck_ref ref, ck_ref *ret_state) {
+    const struct ck_value *value = ck_pickle_get(pickle, ref), *state;
+
+    if (value->kind != CK_VALUE_CALL || !ck_pickle_is_global(pickle, value->call.callee, "torch", "ScriptObject"))
+        return false;
+    state = ck_pickle_get(pickle, value->call.state);
+    if (state->kind != CK_VALUE_TUPLE || state->list.count != 2 ||
+        ck_pickle_get(pickle, state->list.items[1])->kind != CK_VALUE_TEXT)
+        return false;
+    *ret_state = state->list.items[0];
+    return true;
+}
+
+ck_ref ck_script_value(const struct ck_pickle *pickle, ck_ref ref) {
+    /* torch writes at most a few, one in the other; a hostile file may make a ring of them. */
+    for (int i = 0; i < 8; i++) {
+        const struct ck_value *value = ck_pickle_get(pickle, ref), *callee;
+        ck_ref inner;
+
+        if (value->kind != CK_VALUE_CALL)
+            break;
+        callee = ck_pickle_get(pickle, value->call.callee);
+        if (callee->kind != CK_VALUE_GLOBAL || strcmp(callee->global.module, "torch.jit._pickle") != 0 ||
+            !ck_pickle_argument(pickle, ref, 0, &inner))
+            break;
+        ref = inner;
+    }
+    return ref;
+}
+
+/* Classes below __torch__.torch.classes are C++ objects (packed weights), not modules. */
+static bool recognise_script(const struct ck_pickle *pickle, ck_ref ref, struct ck_module_state *ret_state) {
+    ck_ref state = ck_pickle_get(pickle, ref)->call.state, class_;
+    uint8_t kind = ck_pickle_get(pickle, state)->kind;
+    const char *module;
+
+    if (!ck_pickle_class(pickle, ref, &class_) || (kind != CK_VALUE_DICT && kind != CK_VALUE_TUPLE))
+        return false;
+    module = ck_pickle_get(pickle, class_)->global.module;
+    if (strncmp(module, "__torch__", 9) != 0 || (module[9] != 0 && module[9] != '.') ||
+        strncmp(module, "__torch__.torch.classes", 23) == 0)
+        return false;
+    *ret_state = (struct ck_module_state){.attributes = state, .script = true};
+    return true;
+}
+
 bool ck_module_recognise(const struct ck_pickle *pickle, ck_ref ref, struct ck_module_state *ret_state) {
-    struct ck_module_state state = {CK_REF_NONE, CK_REF_NONE, CK_REF_NONE, CK_REF_NONE, CK_REF_NONE};
+    struct ck_module_state state = {.attributes = CK_REF_NONE};
     struct ck_pickle_walk walk;
     bool parameters = false, modules = false;
     ck_ref key, value;
 
-    if (ck_pickle_get(pickle, ref)->kind != CK_VALUE_CALL || !attributes_of(pickle, ref, &state.attributes))
+    if (ck_pickle_get(pickle, ref)->kind != CK_VALUE_CALL && ck_pickle_get(pickle, ref)->kind != CK_VALUE_PERSISTENT)
+        return false;
+    if (ck_pickle_get(pickle, ref)->kind == CK_VALUE_CALL && recognise_script(pickle, ref, ret_state))
+        return true;
+    if (!attributes_of(pickle, ref, &state.attributes))
         return false;
     ck_pickle_pairs(pickle, state.attributes, &walk);
     while (ck_pickle_next_pair(&walk, &key, &value)) {
@@ -73,6 +140,8 @@ const char *ck_object_class(const struct ck_pickle *pickle, ck_ref ref, struct c
     const struct ck_value *value;
     ck_ref class_;
 
+    if (ck_pickle_get(pickle, ref)->kind == CK_VALUE_PERSISTENT)
+        return "torch.fx.graph_module.GraphModule";
     if (!ck_pickle_class(pickle, ref, &class_))
         return "unknown";
     value = ck_pickle_get(pickle, class_);
@@ -116,8 +185,10 @@ static bool read_ints(const struct ck_pickle *pickle, ck_ref ref, struct ck_aren
 /* False if the value is of no plain kind. */
 static bool read_plain(const struct ck_pickle *pickle, ck_ref ref, struct ck_arena *arena,
                        struct ck_attribute *attribute, bool *ret_memory_spent) {
-    const struct ck_value *value = ck_pickle_get(pickle, ref);
+    const struct ck_value *value;
 
+    ref = ck_script_value(pickle, ref);
+    value = ck_pickle_get(pickle, ref);
     switch (value->kind) {
     case CK_VALUE_NONE:
         attribute->kind = CK_ATTRIBUTE_NONE;

@@ -93,6 +93,10 @@ const char *ck_edge_name(const struct ck_pickle *pickle, const struct ck_edge *e
     return add_key(&out, pickle, edge->key) ? ck_arena_strdup(arena, ck_buffer_text(&out)) : NULL;
 }
 
+bool ck_edge_is_nameless(const struct ck_walk *walk, const struct ck_edge *edge) {
+    return edge->parent == CK_NO_INDEX || (walk->rebuild->stream && edge->parent == 0 && edge->position == 0);
+}
+
 const char *ck_edge_path(const struct ck_walk *walk, const char *const *node_paths, const struct ck_edge *edge,
                          struct ck_arena *arena) {
     _cleanup_(ck_buffer_release) struct ck_buffer out = {0};
@@ -101,7 +105,7 @@ const char *ck_edge_path(const struct ck_walk *walk, const char *const *node_pat
         return ck_arena_strdup(arena, "");
     ck_buffer_init(&out, strlen(node_paths[edge->parent]) + 1 + NAME_MAX_BYTES);
     /* The children of the root have no dot in front; those of a node whose key is "" do. */
-    if (walk->nodes[edge->parent].edge.parent != CK_NO_INDEX &&
+    if (!ck_edge_is_nameless(walk, &walk->nodes[edge->parent].edge) &&
         !ck_buffer_printf(&out, "%s.", node_paths[edge->parent]))
         return NULL;
     if (edge->key == CK_NO_INDEX ? !ck_buffer_printf(&out, "%u", edge->position)

@@ -14,6 +14,9 @@ const char *ck_edge_name(const struct ck_pickle *pickle, const struct ck_edge *e
 /* Dotted paths of all nodes, "" for the root: an array of walk->n_nodes in the arena. NULL if that is full. */
 const char **ck_node_paths(const struct ck_walk *walk, struct ck_arena *arena);
 
+/* True for the edge of the root, and of the first of several pickles in a stream: their path is "". */
+bool ck_edge_is_nameless(const struct ck_walk *walk, const struct ck_edge *edge);
+
 /* The path of something that hangs on edge. In the arena; NULL if that is full. */
 const char *ck_edge_path(const struct ck_walk *walk, const char *const *node_paths, const struct ck_edge *edge,
                          struct ck_arena *arena);

@@ -5,6 +5,10 @@
 #include <string.h>
 
 #include "core/model/memory.h"
+#include "core/model/nested.h"
+#include "core/model/numpy.h"
+#include "core/model/quantizer.h"
+#include "core/tensor/bytes.h"
 
 enum rebuild_kind {
     DENSE,     /* storage, offset, size, stride ... */
@@ -22,7 +26,7 @@ struct rebuild_row {
     uint8_t dtype;       /* index of the argument that gives the dtype; 0: the storage's class gives it */
     uint8_t metadata;    /* index of the argument that may hold {conj, neg}; 0: none */
     bool parameter;      /* makes a Parameter */
-    const char *refusal; /* of REFUSED: completes "it is ..." */
+    const char *refusal; /* of REFUSED: completes "it is ..."; behind the comma, what to do */
 };
 
 static const struct rebuild_row rows[] = {
@@ -33,33 +37,26 @@ static const struct rebuild_row rows[] = {
     {"_rebuild_parameter_with_state", WRAPPED, 1, 0, 0, true, NULL},
     {"Parameter", WRAPPED, 1, 0, 0, true, NULL},
     {"Buffer", WRAPPED, 1, 0, 0, false, NULL},
+    {"Variable", WRAPPED, 1, 0, 0, false, NULL}, /* torch.autograd.variable, up to 0.3 */
     {"_rebuild_from_type_v2", TYPED, 3, 0, 0, false, NULL},
     {"_rebuild_from_type", TYPED, 3, 0, 0, false, NULL},
     {"_rebuild_device_tensor_from_cpu_tensor", WRAPPED, 1, 1, 0, false, NULL},
     {"_rebuild_qtensor", QUANTIZED, 5, 0, 0, false, NULL},
     {"_rebuild_meta_tensor_no_storage", META, 3, 0, 0, false, NULL},
-    {"_rebuild_sparse_tensor", REFUSED, 0, 0, 0, false, "a sparse tensor"},
-    {"_rebuild_sparse_csr_tensor", REFUSED, 0, 0, 0, false, "a sparse tensor"},
-    {"_rebuild_nested_tensor", REFUSED, 0, 0, 0, false, "a nested tensor"},
-    {"_rebuild_wrapper_subclass", REFUSED, 0, 0, 0, false, "a wrapper around other tensors (torchao, DTensor ...)"},
-    {"_rebuild_device_tensor_from_numpy", REFUSED, 0, 0, 0, false,
-     "a tensor of another device, stored as a numpy array"},
-    {"_rebuild_xla_tensor", REFUSED, 0, 0, 0, false, "an XLA tensor, stored as a numpy array"},
+    {"_rebuild_sparse_tensor", REFUSED, 0, 0, 0, false, "a sparse tensor, call .to_dense() before saving"},
+    {"_rebuild_sparse_csr_tensor", REFUSED, 0, 0, 0, false, "a sparse tensor, call .to_dense() before saving"},
+    {"_rebuild_nested_tensor", REFUSED, 0, 0, 0, false,
+     "a nested tensor of rows that differ in length, call .unbind() or .to_padded_tensor() before saving"},
+    {"_rebuild_wrapper_subclass", REFUSED, 0, 0, 0, false,
+     "a wrapper around other tensors, call .dequantize() (torchao) or .full_tensor() (DTensor) before saving"},
+    {"_rebuild_device_tensor_from_numpy", WRAPPED, 1, 1, 0, false, NULL},
+    {"_rebuild_xla_tensor", WRAPPED, 1, 1, 0, false, NULL},
     {"UninitializedParameter", REFUSED, 0, 0, 0, false, "a parameter that was never initialised"},
     {"UninitializedBuffer", REFUSED, 0, 0, 0, false, "a buffer that was never initialised"},
 };
 
 /* torch adds rebuild functions: one that we do not know is still a tensor, and must not vanish. */
 static const struct rebuild_row unknown_row = {"", REFUSED, 0, 0, 0, false, NULL};
-
-/* A persistent id, taken apart. */
-struct storage_id {
-    char name[24];       /* the key when it is a number */
-    const char *key;     /* in the pickle's arena, or name */
-    const char *class_;  /* "FloatStorage" */
-    bool untyped;        /* bytes: the dtype comes from elsewhere */
-    enum ck_dtype dtype; /* CK_DTYPE_END_: not known */
-};
 
 static const int64_t no_dims[1];
 
@@ -78,6 +75,7 @@ void ck_rebuild_release(struct ck_rebuild *rebuild) {
     free(rebuild->memo);
     free(rebuild->tensors);
     free(rebuild->storages);
+    free(rebuild->nested);
     ck_strmap_release(&rebuild->by_key);
     *rebuild = (struct ck_rebuild){0};
 }
@@ -105,52 +103,16 @@ static bool is_torch(const char *module) {
 }
 
 static const struct rebuild_row *recognise(const struct ck_pickle *pickle, ck_ref callee) {
-    const struct ck_value *value = ck_pickle_get(pickle, callee);
+    const struct ck_value *value;
 
+    ck_pickle_wrapped_class(pickle, callee, &callee);
+    value = ck_pickle_get(pickle, callee);
     if (value->kind != CK_VALUE_GLOBAL || !is_torch(value->global.module))
         return NULL;
     for (size_t i = 0; i < CK_ARRAY_LEN(rows); i++)
         if (strcmp(rows[i].name, value->global.name) == 0)
             return &rows[i];
     return strncmp(value->global.name, "_rebuild_", 9) == 0 ? &unknown_row : NULL;
-}
-
-static bool is_key_text(const struct ck_value *value) {
-    return value->kind == CK_VALUE_TEXT && value->bytes.data &&
-           strlen((const char *)value->bytes.data) == value->bytes.length;
-}
-
-/* Takes ('storage', class, key, location, numel ...) apart. location and numel do not matter: views are checked against
- * the bytes that are really there, as torch does. */
-static const char *parse_storage(const struct ck_pickle *pickle, ck_ref ref, struct storage_id *ret_id) {
-    const struct ck_value *value = ck_pickle_get(pickle, ref);
-    ck_ref id, word, class_, key;
-
-    if (value->kind != CK_VALUE_PERSISTENT)
-        return "its storage is not in the archive";
-    id = value->list.items[0];
-    if (ck_pickle_get(pickle, id)->kind != CK_VALUE_TUPLE || !ck_pickle_argument(pickle, id, 0, &word) ||
-        !ck_pickle_text_equal(pickle, word, "storage") || !ck_pickle_argument(pickle, id, 1, &class_) ||
-        !ck_pickle_argument(pickle, id, 2, &key))
-        return "its storage has no key";
-    value = ck_pickle_get(pickle, class_);
-    if (value->kind != CK_VALUE_GLOBAL)
-        return "its storage has no class";
-    ret_id->class_ = value->global.name;
-    ret_id->dtype = CK_DTYPE_END_;
-    ret_id->untyped =
-        strcmp(value->global.name, "UntypedStorage") == 0 || strcmp(value->global.name, "_UntypedStorage") == 0;
-    if (ret_id->untyped)
-        ret_id->dtype = CK_U8;
-    else if (is_torch(value->global.module))
-        ck_dtype_from_storage_class(value->global.name, &ret_id->dtype);
-    value = ck_pickle_get(pickle, key);
-    if (value->kind == CK_VALUE_INT)
-        snprintf(ret_id->name, sizeof(ret_id->name), "%" PRId64, value->integer);
-    else if (!is_key_text(value))
-        return "the key of its storage is no text";
-    ret_id->key = value->kind == CK_VALUE_INT ? ret_id->name : (const char *)value->bytes.data;
-    return NULL;
 }
 
 /* The storage of this key: known, found now, or CK_NO_INDEX. */
@@ -249,7 +211,19 @@ static bool has_flag(const struct ck_pickle *pickle, ck_ref metadata, const char
     return ck_pickle_find(pickle, metadata, flag, &value) && value == CK_REF_TRUE;
 }
 
-static int check_place(const struct ck_rebuild *rebuild, const struct storage_id *id, struct ck_rebuilt *tensor,
+/* The lazy bits of {"conj": True, "neg": True}. */
+static int read_flags(const struct ck_rebuild *rebuild, ck_ref metadata, struct ck_rebuilt *tensor,
+                      struct ck_error *err) {
+    enum ck_dtype dtype = tensor->view.dtype;
+
+    tensor->conj = has_flag(rebuild->pickle, metadata, "conj");
+    tensor->neg = has_flag(rebuild->pickle, metadata, "neg");
+    if ((tensor->conj && ck_dtype_row(dtype)->kind != CK_COMPLEX) || (tensor->neg && !ck_can_negate(dtype)))
+        return malformed(rebuild, tensor, "its dtype can have no conj or neg bit", err);
+    return 0;
+}
+
+static int check_place(const struct ck_rebuild *rebuild, const struct ck_storage_id *id, struct ck_rebuilt *tensor,
                        struct ck_error *err) {
     const struct ck_storage *storage;
     struct ck_error bounds = {0};
@@ -266,6 +240,11 @@ static int check_place(const struct ck_rebuild *rebuild, const struct storage_id
             rebuild, tensor, CK_E_UNSUPPORTED_TENSOR,
             ck_arena_printf(rebuild->arena, "its storage %.200s%.200s is stored compressed", rebuild->place, id->key),
             err);
+    if (storage->unreadable)
+        return fault(rebuild, tensor, CK_E_UNSUPPORTED_TENSOR,
+                     ck_arena_printf(rebuild->arena, "its storage %.200s%.200s cannot be unpacked: %.300s",
+                                     rebuild->place, id->key, storage->unreadable),
+                     err);
     if (tensor->view.dtype == CK_DTYPE_END_)
         return 0;
     r = ck_view_check(&tensor->view, storage->source.length, NULL, &bounds);
@@ -276,14 +255,78 @@ static int check_place(const struct ck_rebuild *rebuild, const struct storage_id
     return 0;
 }
 
+/* The tensor's storage is a part of the one in the file: checks it against that part, then counts its offset from the
+ * start of the whole. */
+static int narrow(const struct ck_rebuild *rebuild, const struct ck_storage_id *id, struct ck_rebuilt *tensor,
+                  struct ck_error *err) {
+    uint64_t unit = ck_dtype_row(id->dtype)->size, step = ck_dtype_row(tensor->view.dtype)->size, start, bytes, moved;
+    struct ck_error bounds = {0};
+    int r;
+
+    if (id->view_offset < 0 || id->view_size < 0 || step == 0 || ck_dtype_row(tensor->view.dtype)->per > 1 ||
+        !ck_mul_u64((uint64_t)id->view_offset, unit, &start) || !ck_mul_u64((uint64_t)id->view_size, unit, &bytes) ||
+        start % step != 0 || !ck_add_u64(tensor->view.offset, start / step, &moved))
+        return malformed(rebuild, tensor, "the view on its storage has impossible numbers", err);
+    r = ck_view_check(&tensor->view, bytes, NULL, &bounds);
+    if (r < 0)
+        return fault(rebuild, tensor, r,
+                     ck_arena_printf(rebuild->arena, "%s (a view on the storage %.200s%.200s)", bounds.message,
+                                     rebuild->place, id->key),
+                     err);
+    tensor->view.offset = moved;
+    return 0;
+}
+
+/* torch takes a part that reaches beyond its storage as it is told; no writer makes one. */
+static void note_long_view(const struct ck_rebuild *rebuild, const struct ck_storage_id *id,
+                           const struct ck_rebuilt *tensor) {
+    uint64_t length, end;
+
+    if (tensor->error != 0 || tensor->storage == CK_NO_INDEX || id->dtype == CK_DTYPE_END_)
+        return;
+    length = rebuild->storages[tensor->storage].source.length;
+    end = ck_add_saturated((uint64_t)id->view_offset, (uint64_t)id->view_size);
+    if (end > length / ck_dtype_row(id->dtype)->size)
+        ck_findings_add(rebuild->findings, CK_FINDING_STRUCTURE, rebuild->entry, 0, "", "",
+                        "a view on a storage reaches beyond its end", false);
+}
+
+int ck_rebuild_place(struct ck_rebuild *rebuild, const struct ck_storage_id *id, struct ck_rebuilt *tensor,
+                     struct ck_error *err) {
+    int r;
+
+    r = find_storage(rebuild, id->key, &tensor->storage, err);
+    if (r == 0 && id->view && tensor->error == 0)
+        r = narrow(rebuild, id, tensor, err);
+    if (r == 0 && id->view)
+        note_long_view(rebuild, id, tensor);
+    return r < 0 ? r : check_place(rebuild, id, tensor, err);
+}
+
+/* The id of a storage in the file, or of one in a stream of its own. */
+static int parse_storage(struct ck_rebuild *rebuild, ck_ref storage, struct ck_storage_id *ret_id,
+                         struct ck_rebuilt *tensor, struct ck_error *err) {
+    const char *problem = NULL;
+    int r;
+
+    if (!ck_nested_is(rebuild->pickle, storage)) {
+        problem = ck_storage_id_parse(rebuild->pickle, storage, ret_id);
+        return problem ? malformed(rebuild, tensor, problem, err) : 0;
+    }
+    r = ck_nested_open(rebuild, storage, ret_id, &problem, err);
+    if (r < 0 || !problem)
+        return r;
+    return fault(rebuild, tensor, CK_E_UNSUPPORTED_TENSOR,
+                 ck_arena_printf(rebuild->arena, "its storage is a stream inside a byte string, %s", problem), err);
+}
+
 /* storage, offset, size, stride: dense tensors and the quantized ones. */
 static int read_dense(struct ck_rebuild *rebuild, const struct rebuild_row *row, ck_ref arguments,
                       struct ck_rebuilt *tensor, struct ck_error *err) {
     const struct ck_pickle *pickle = rebuild->pickle;
     ck_ref storage, offset, size, stride, extra;
     const struct ck_value *first;
-    struct storage_id id;
-    const char *problem;
+    struct ck_storage_id id;
     int r;
 
     ck_pickle_argument(pickle, arguments, 0, &storage);
@@ -293,9 +336,9 @@ static int read_dense(struct ck_rebuild *rebuild, const struct rebuild_row *row,
     r = read_shape(rebuild, size, stride, tensor, err);
     if (r < 0 || tensor->error != 0)
         return r;
-    problem = parse_storage(pickle, storage, &id);
-    if (problem)
-        return malformed(rebuild, tensor, problem, err);
+    r = parse_storage(rebuild, storage, &id, tensor, err);
+    if (r < 0 || tensor->error != 0)
+        return r;
     first = ck_pickle_get(pickle, offset);
     if (first->kind != CK_VALUE_INT)
         return malformed(rebuild, tensor, "its offset is no 64-bit integer", err);
@@ -304,9 +347,6 @@ static int read_dense(struct ck_rebuild *rebuild, const struct rebuild_row *row,
                      ck_arena_printf(rebuild->arena, "its offset is %" PRId64, first->integer), err);
     tensor->view.offset = (uint64_t)first->integer;
     tensor->view.dtype = id.dtype;
-    r = find_storage(rebuild, id.key, &tensor->storage, err);
-    if (r < 0)
-        return r;
     if (row->dtype > 0) {
         ck_pickle_argument(pickle, arguments, row->dtype, &extra);
         r = read_dtype(rebuild, extra, tensor, err);
@@ -316,21 +356,33 @@ static int read_dense(struct ck_rebuild *rebuild, const struct rebuild_row *row,
     }
     if (r < 0)
         return r;
-    if (row->metadata > 0 && ck_pickle_argument(pickle, arguments, row->metadata, &extra) &&
-        (has_flag(pickle, extra, "conj") || has_flag(pickle, extra, "neg"))) {
-        r = fault(rebuild, tensor, CK_E_UNSUPPORTED_TENSOR,
-                  ck_arena_strdup(rebuild->arena, "it is a lazy conjugate or negative (conj or neg bit); call "
-                                                  ".resolve_conj().resolve_neg() before saving"),
-                  err);
-        if (r < 0)
-            return r;
-    }
-    r = check_place(rebuild, &id, tensor, err);
-    if (r < 0 || row->kind != QUANTIZED)
+    if (row->metadata > 0 && ck_pickle_argument(pickle, arguments, row->metadata, &extra))
+        r = read_flags(rebuild, extra, tensor, err);
+    return r < 0 ? r : ck_rebuild_place(rebuild, &id, tensor, err);
+}
+
+static int read_quantized(struct ck_rebuild *rebuild, const struct rebuild_row *row, ck_ref arguments,
+                          struct ck_rebuilt *tensor, struct ck_error *err) {
+    const char *problem = NULL;
+    int r = read_dense(rebuild, row, arguments, tensor, err);
+
+    if (r < 0 || tensor->error != 0)
         return r;
-    return fault(
-        rebuild, tensor, CK_E_UNSUPPORTED_TENSOR,
-        ck_arena_printf(rebuild->arena, "it is quantized by torch (%s)", ck_dtype_row(tensor->view.dtype)->torch), err);
+    r = ck_quantizer_read(rebuild, arguments, tensor, &problem, err);
+    return r < 0 || !problem ? r : fault(rebuild, tensor, CK_E_UNSUPPORTED_TENSOR, problem, err);
+}
+
+int ck_rebuild_plain(struct ck_rebuild *rebuild, ck_ref ref, struct ck_rebuilt *ret_tensor, struct ck_error *err) {
+    const struct ck_value *call = ck_pickle_get(rebuild->pickle, ref);
+    const struct rebuild_row *row = call->kind == CK_VALUE_CALL ? recognise(rebuild->pickle, call->call.callee) : NULL;
+    ck_ref last;
+
+    *ret_tensor = (struct ck_rebuilt){.view = {.dtype = CK_DTYPE_END_, .shape = no_dims, .stride = no_dims},
+                                      .storage = CK_NO_INDEX};
+    if (!row || row->kind != DENSE ||
+        !ck_pickle_argument(rebuild->pickle, call->call.arguments, row->least - 1u, &last))
+        return malformed(rebuild, ret_tensor, "it is no plain tensor", err);
+    return read_dense(rebuild, row, call->call.arguments, ret_tensor, err);
 }
 
 static int read_meta(const struct ck_rebuild *rebuild, ck_ref arguments, struct ck_rebuilt *tensor,
@@ -350,14 +402,37 @@ static int read_meta(const struct ck_rebuild *rebuild, ck_ref arguments, struct 
                  ck_arena_strdup(rebuild->arena, "it is on the meta device: the file has its shape but no data"), err);
 }
 
-static int refuse(const struct ck_rebuild *rebuild, const struct rebuild_row *row, ck_ref callee,
-                  struct ck_rebuilt *tensor, struct ck_error *err) {
-    const struct ck_value *value = ck_pickle_get(rebuild->pickle, callee);
-    const char *message = row->refusal
-                              ? ck_arena_printf(rebuild->arena, "it is %s", row->refusal)
-                              : ck_arena_printf(rebuild->arena, "it is made by %.200s.%.200s, which is not known",
-                                                value->global.module, value->global.name);
+/* The class or layout that a refused call names first: " (DTensor)", " (torch.sparse_coo)", or nothing. */
+static const char *kind_of(const struct ck_rebuild *rebuild, ck_ref arguments) {
+    const struct ck_pickle *pickle = rebuild->pickle;
+    const struct ck_value *value;
+    ck_ref first;
 
+    if (!ck_pickle_argument(pickle, arguments, 0, &first))
+        return "";
+    value = ck_pickle_get(pickle, first);
+    if (value->kind == CK_VALUE_CALL && ck_pickle_argument(pickle, value->call.arguments, 0, &first))
+        value = ck_pickle_get(pickle, first);
+    if (value->kind == CK_VALUE_GLOBAL)
+        return ck_arena_printf(rebuild->arena, " (%.200s)", value->global.name);
+    if (value->kind == CK_VALUE_TEXT && value->bytes.data)
+        return ck_arena_printf(rebuild->arena, " (%.200s)", (const char *)value->bytes.data);
+    return "";
+}
+
+static int refuse(const struct ck_rebuild *rebuild, const struct rebuild_row *row, ck_ref callee, ck_ref arguments,
+                  struct ck_rebuilt *tensor, struct ck_error *err) {
+    const char *message, *kind = kind_of(rebuild, arguments);
+    int n = row->refusal ? (int)strcspn(row->refusal, ",") : 0;
+    const struct ck_value *value;
+
+    ck_pickle_wrapped_class(rebuild->pickle, callee, &callee);
+    value = ck_pickle_get(rebuild->pickle, callee);
+    if (!kind)
+        return ck_model_memory_spent(rebuild->limits, err);
+    message = row->refusal ? ck_arena_printf(rebuild->arena, "it is %.*s%s%s", n, row->refusal, kind, row->refusal + n)
+                           : ck_arena_printf(rebuild->arena, "it is made by %.200s.%.200s, which is not known",
+                                             value->global.module, value->global.name);
     return fault(rebuild, tensor, CK_E_UNSUPPORTED_TENSOR, message, err);
 }
 
@@ -381,6 +456,7 @@ static int interpret(struct ck_rebuild *rebuild, ck_ref ref, struct ck_rebuilt *
     const struct ck_value *call = ck_pickle_get(pickle, ref);
     ck_ref callee = call->call.callee, arguments = call->call.arguments, inner, cast = CK_REF_NONE;
     const struct rebuild_row *row = recognise(pickle, callee);
+    bool found = false;
     int r;
 
     *ret_is_tensor = row != NULL;
@@ -393,19 +469,27 @@ static int interpret(struct ck_rebuild *rebuild, ck_ref ref, struct ck_rebuilt *
         switch (row->kind) {
         case DENSE:
         case QUANTIZED:
-            r = read_dense(rebuild, row, arguments, tensor, err);
+            r = row->kind == DENSE ? read_dense(rebuild, row, arguments, tensor, err)
+                                   : read_quantized(rebuild, row, arguments, tensor, err);
             return r < 0 ? r : check_cast(rebuild, cast, tensor, err);
         case META:
             return read_meta(rebuild, arguments, tensor, err);
         case REFUSED:
-            return refuse(rebuild, row, callee, tensor, err);
+            return refuse(rebuild, row, callee, arguments, tensor, err);
         case WRAPPED:
             if (row->dtype > 0)
                 ck_pickle_argument(pickle, arguments, row->dtype, &cast);
             ck_pickle_argument(pickle, arguments, 0, &inner);
             call = ck_pickle_get(pickle, inner);
+            if (call->kind == CK_VALUE_PERSISTENT && rebuild->find_tensor) {
+                r = rebuild->find_tensor(rebuild->find_ctx, rebuild, inner, tensor, &found, err);
+                return r < 0 || found ? r : malformed(rebuild, tensor, "it wraps something else than a tensor", err);
+            }
             if (call->kind != CK_VALUE_CALL)
                 return malformed(rebuild, tensor, "it wraps something else than a tensor", err);
+            r = ck_numpy_rebuild(rebuild, inner, tensor, &found, err);
+            if (r < 0 || found)
+                return r < 0 ? r : check_cast(rebuild, cast, tensor, err);
             callee = call->call.callee;
             arguments = call->call.arguments;
             break;
@@ -422,6 +506,22 @@ static int interpret(struct ck_rebuild *rebuild, ck_ref ref, struct ck_rebuilt *
     return *ret_is_tensor ? malformed(rebuild, tensor, "it wraps something else than a tensor", err) : 0;
 }
 
+static int interpret_call(struct ck_rebuild *rebuild, ck_ref ref, struct ck_rebuilt *tensor, bool *ret_is_tensor,
+                          struct ck_error *err) {
+    int r = interpret(rebuild, ref, tensor, ret_is_tensor, err);
+
+    return r < 0 || *ret_is_tensor ? r : ck_numpy_rebuild(rebuild, ref, tensor, ret_is_tensor, err);
+}
+
+int ck_rebuild_add_storage(struct ck_rebuild *rebuild, const struct ck_storage *storage, uint32_t *ret_index,
+                           struct ck_error *err) {
+    if (!ck_grow((void **)&rebuild->storages, rebuild->n_storages, &rebuild->storages_capacity, sizeof(*storage)))
+        return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the storages");
+    rebuild->storages[rebuild->n_storages] = *storage;
+    *ret_index = rebuild->n_storages++;
+    return 0;
+}
+
 int ck_rebuild_tensor(struct ck_rebuild *rebuild, ck_ref ref, uint32_t *ret_index, struct ck_error *err) {
     struct ck_rebuilt tensor = {.view = {.dtype = CK_DTYPE_END_, .shape = no_dims, .stride = no_dims},
                                 .storage = CK_NO_INDEX};
@@ -430,7 +530,9 @@ int ck_rebuild_tensor(struct ck_rebuild *rebuild, ck_ref ref, uint32_t *ret_inde
     int r = 0;
 
     if (*memo == 0 && ck_pickle_get(rebuild->pickle, ref)->kind == CK_VALUE_CALL)
-        r = interpret(rebuild, ref, &tensor, &is_tensor, err);
+        r = interpret_call(rebuild, ref, &tensor, &is_tensor, err);
+    else if (*memo == 0 && rebuild->find_tensor && ck_pickle_get(rebuild->pickle, ref)->kind == CK_VALUE_PERSISTENT)
+        r = rebuild->find_tensor(rebuild->find_ctx, rebuild, ref, &tensor, &is_tensor, err);
     if (r < 0)
         return r;
     if (*memo == 0)

@@ -5,13 +5,19 @@
 #ifndef CK_MODEL_TORCH_ZIP_H
 #define CK_MODEL_TORCH_ZIP_H
 
+#include "core/container/zip.h"
 #include "core/model/model.h"
 
-/* Fills the model from a zip. Errors: those of ck_zip_open(), ck_pickle_run(), ck_walk_run(), ck_choose() and
- * ck_zip_refuse(); CK_E_ARCHIVE_UNSAFE if there is more than one data.pkl; CK_E_ARCHIVE_CORRUPT for a byteorder that is
- * neither little nor big. */
-int ck_torch_zip_index(struct ck_model *model, const struct ck_source *source, const struct ck_limits *limits,
+/* Fills the model from an open zip. Errors: those of ck_zip_read(), ck_pickle_run(), ck_walk_run() and ck_choose();
+ * CK_E_ARCHIVE_UNSAFE if there is more than one data.pkl; CK_E_ARCHIVE_CORRUPT for a byteorder that is neither little
+ * nor big; the limits and the disk's errors of ck_zip_unpack(). */
+int ck_torch_zip_index(struct ck_model *model, const struct ck_zip *zip, const struct ck_limits *limits,
                        const struct ck_model_options *options, struct ck_error *err);
+
+/* The one entry called NAME in any folder, by exact name or, with a finding, by a name that differs in case only. NULL
+ * if there is none. CK_E_ARCHIVE_UNSAFE if there are several. */
+int ck_torch_zip_find(const struct ck_zip *zip, const char *name, struct ck_model *model,
+                      const struct ck_zip_entry **ret_entry, struct ck_error *err);
 
 /* Rebuilds, walks, chooses and assembles: what every form with a pickle does once its graph exists. */
 struct ck_rebuild;

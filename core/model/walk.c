@@ -5,13 +5,14 @@
 
 #include "core/model/memory.h"
 #include "core/model/modules.h"
+#include "core/model/numpy.h"
 
 /* Marks of a value. */
 #define ON_STACK 1u /* being walked: met again it is a cycle */
 #define SEEN     2u /* was walked on a way that is taken once only */
 #define BARREN   4u /* nothing below it is of interest */
 
-enum section_role { PLAIN, PARAMETERS, BUFFERS, ATTRIBUTES };
+enum section_role { PLAIN, PARAMETERS, BUFFERS, ATTRIBUTES, SCRIPT, STATE };
 
 /* One list of members of a container. */
 struct section {
@@ -31,7 +32,8 @@ struct frame {
     uint32_t node, position;
     uint8_t n_sections, at;
     bool once;
-    bool cut; /* something below was not walked: no judgement about the whole */
+    bool attribute; /* below the attributes of an object that is no module */
+    bool cut;       /* something below was not walked: no judgement about the whole */
 };
 
 struct walker {
@@ -117,6 +119,12 @@ static int read_names(const struct ck_pickle *pickle, ck_ref ref, struct ck_strm
 /* What torch would put into a state dict, in its order, then everything else that hangs on the object. */
 static int open_module(struct walker *w, struct frame *frame, const struct ck_module_state *state,
                        struct ck_error *err) {
+    if (state->script) {
+        bool pairs = ck_pickle_get(w->pickle, state->attributes)->kind == CK_VALUE_DICT;
+
+        add_members(frame, w->pickle, state->attributes, SCRIPT, pairs, false, false);
+        return 0;
+    }
     add_members(frame, w->pickle, state->parameters, PARAMETERS, true, false, false);
     add_members(frame, w->pickle, state->buffers, BUFFERS, true, false, false);
     add_members(frame, w->pickle, state->modules, PLAIN, true, false, false);
@@ -138,10 +146,10 @@ static enum ck_node_kind open_call(struct walker *w, struct frame *frame) {
         argument = argument || frame->sections[frame->n_sections - 1].walk.count[0] > 0;
     if (state->kind == CK_VALUE_TUPLE && state->list.count == 2 &&
         ck_pickle_get(w->pickle, state->list.items[1])->kind == CK_VALUE_DICT) {
-        add_members(frame, w->pickle, state->list.items[0], PLAIN, true, true, false);
-        add_members(frame, w->pickle, state->list.items[1], PLAIN, true, true, false);
-    } else if (!add_members(frame, w->pickle, call->call.state, PLAIN, true, true, false)) {
-        add_members(frame, w->pickle, call->call.state, PLAIN, false, true, false);
+        add_members(frame, w->pickle, state->list.items[0], STATE, true, true, false);
+        add_members(frame, w->pickle, state->list.items[1], STATE, true, true, false);
+    } else if (!add_members(frame, w->pickle, call->call.state, STATE, true, true, false)) {
+        add_members(frame, w->pickle, call->call.state, STATE, false, true, false);
     }
     if (!argument)
         add_members(frame, w->pickle, call->call.arguments, PLAIN, false, true, false);
@@ -151,14 +159,15 @@ static enum ck_node_kind open_call(struct walker *w, struct frame *frame) {
 static int open_frame(struct walker *w, struct frame *frame, enum ck_node_kind *ret_kind, struct ck_error *err) {
     enum ck_value_kind kind = (enum ck_value_kind)ck_pickle_get(w->pickle, frame->ref)->kind;
     struct ck_module_state state;
+    ck_ref items = frame->ref;
 
     if (kind == CK_VALUE_DICT) {
         add_members(frame, w->pickle, frame->ref, PLAIN, true, frame->once, false);
         *ret_kind = CK_NODE_MAP;
         return 0;
     }
-    if (kind != CK_VALUE_CALL) {
-        add_members(frame, w->pickle, frame->ref, PLAIN, false, frame->once, false);
+    if ((kind != CK_VALUE_CALL && kind != CK_VALUE_PERSISTENT) || ck_numpy_objects(w->pickle, frame->ref, &items)) {
+        add_members(frame, w->pickle, items, PLAIN, false, frame->once, false);
         *ret_kind = CK_NODE_SEQUENCE;
         return 0;
     }
@@ -189,7 +198,14 @@ static bool may_be_walked(struct walker *w, ck_ref ref, bool once) {
     return true;
 }
 
-static int push(struct walker *w, ck_ref ref, const struct ck_edge *edge, bool once, struct ck_error *err) {
+/* True for what hangs on the attributes of an object that is no module, and for all below it. */
+static bool is_attribute(const struct walker *w, const struct section *section) {
+    return section && (section->role == STATE || w->frames[w->n_frames - 1].attribute);
+}
+
+static int push(struct walker *w, ck_ref ref, const struct ck_edge *edge, const struct section *section,
+                struct ck_error *err) {
+    bool once = section && section->once, attribute = is_attribute(w, section);
     struct ck_walk *walk = w->walk;
     enum ck_node_kind kind;
     struct frame *frame;
@@ -205,7 +221,7 @@ static int push(struct walker *w, ck_ref ref, const struct ck_edge *edge, bool o
         !ck_grow((void **)&w->frames, w->n_frames, &w->frames_capacity, sizeof(*w->frames)))
         return out_of_memory(err);
     frame = &w->frames[w->n_frames++];
-    *frame = (struct frame){.ref = ref, .node = walk->n_nodes, .once = once};
+    *frame = (struct frame){.ref = ref, .node = walk->n_nodes, .once = once, .attribute = attribute};
     r = open_frame(w, frame, &kind, err);
     if (r < 0)
         return r;
@@ -227,13 +243,6 @@ static int add_leaf(struct walker *w, const struct ck_leaf *leaf, struct ck_erro
     return 0;
 }
 
-static bool is_numpy_array(const struct ck_pickle *pickle, ck_ref ref) {
-    const struct ck_value *callee = ck_pickle_get(pickle, ck_pickle_get(pickle, ref)->call.callee);
-
-    return callee->kind == CK_VALUE_GLOBAL && strncmp(callee->global.module, "numpy", 5) == 0 &&
-           (strcmp(callee->global.name, "_reconstruct") == 0 || strcmp(callee->global.name, "_frombuffer") == 0);
-}
-
 static bool is_persistent(const struct walker *w, const struct frame *frame, ck_ref key) {
     const struct ck_value *name = ck_pickle_get(w->pickle, key);
     uint32_t one;
@@ -242,33 +251,46 @@ static bool is_persistent(const struct walker *w, const struct frame *frame, ck_
            !ck_strmap_get(&frame->non_persistent, (const char *)name->bytes.data, &one);
 }
 
+/* An attribute of a TorchScript module that is a list or a dict of tensors: no part of its state dict (an LSTM's
+ * _flat_weights repeats the weights). */
+static bool is_script_container(const struct walker *w, const struct section *section, ck_ref ref) {
+    enum ck_value_kind kind = (enum ck_value_kind)ck_pickle_get(w->pickle, ref)->kind;
+
+    return section->role == SCRIPT && section->pairs && kind != CK_VALUE_CALL;
+}
+
 /* A member of the container on top of the stack, or the root. */
 static int visit(struct walker *w, ck_ref ref, const struct ck_edge *edge, const struct section *section,
                  struct ck_error *err) {
     enum section_role role = section ? section->role : PLAIN;
     struct ck_leaf leaf = {.edge = *edge, .persistent = true};
+    struct ck_module_state state;
     int r;
 
     switch (ck_pickle_get(w->pickle, ref)->kind) {
+    case CK_VALUE_PERSISTENT:
     case CK_VALUE_CALL:
         r = ck_rebuild_tensor(w->walk->rebuild, ref, &leaf.tensor, err);
         if (r < 0)
             return r;
         if (leaf.tensor != CK_NO_INDEX) {
             leaf.parameter = role == PARAMETERS;
+            leaf.array = w->walk->rebuild->tensors[leaf.tensor].array;
+            leaf.attribute = leaf.array && is_attribute(w, section);
             leaf.persistent = role != BUFFERS || is_persistent(w, &w->frames[w->n_frames - 1], edge->key);
             return add_leaf(w, &leaf, err);
         }
-        if (is_numpy_array(w->pickle, ref)) {
-            w->walk->numpy_arrays++;
+        if (ck_pickle_get(w->pickle, ref)->kind == CK_VALUE_PERSISTENT &&
+            !ck_module_recognise(w->pickle, ref, &state)) {
+            w->walk->storages += ck_storage_id_is(w->pickle, ref);
             return 0;
         }
-        return push(w, ref, edge, section && section->once, err);
+        return push(w, ref, edge, section, err);
     case CK_VALUE_DICT:
     case CK_VALUE_LIST:
     case CK_VALUE_TUPLE:
     case CK_VALUE_SET:
-        return push(w, ref, edge, section && section->once, err);
+        return push(w, ref, edge, section, err);
     default:
         return 0;
     }
@@ -382,6 +404,10 @@ static int step(struct walker *w, struct ck_error *err) {
     if (r < 0)
         return r;
     section = frame->sections[frame->at];
+    value = ck_script_value(w->pickle, value);
+    section.aside = section.aside || is_script_container(w, &section, value);
+    if (ck_script_object(w->pickle, value, &value))
+        section.once = section.aside = false;
     edge = (struct ck_edge){.parent = frame->node,
                             .key = key,
                             .position = frame->position++,
@@ -406,10 +432,12 @@ static uint64_t weight_of(const struct ck_rebuild *rebuild, const struct ck_rebu
 }
 
 /* Sizes of subtrees, from the leaves upwards; what is superseded stays out, and so does all below it. */
-static void count_tensors(struct ck_walk *walk) {
+void ck_walk_count(struct ck_walk *walk, enum ck_walk_level level) {
     for (uint32_t i = 0; i < walk->n_nodes; i++) {
         struct ck_edge *edge = &walk->nodes[i].edge;
 
+        walk->nodes[i].direct = walk->nodes[i].tensors = 0;
+        walk->nodes[i].direct_bytes = walk->nodes[i].bytes = 0;
         edge->superseded =
             edge->superseded || (edge->parent != CK_NO_INDEX && walk->nodes[edge->parent].edge.superseded);
     }
@@ -421,7 +449,8 @@ static void count_tensors(struct ck_walk *walk) {
         if (!node)
             continue;
         edge->superseded = edge->superseded || node->edge.superseded;
-        if (edge->superseded || edge->aside == edge->parent)
+        if (edge->superseded || edge->aside == edge->parent || (walk->leaves[i].array && level < CK_WALK_ARRAYS) ||
+            (walk->leaves[i].attribute && level < CK_WALK_ALL))
             continue;
         node->direct++;
         node->direct_bytes += weight_of(walk->rebuild, tensor);
@@ -447,6 +476,8 @@ int ck_walk_run(struct ck_rebuild *rebuild, const char *entry, struct ck_finding
     int r;
 
     *ret_walk = (struct ck_walk){.rebuild = rebuild, .findings = findings};
+    rebuild->findings = findings;
+    rebuild->entry = entry;
     w.marks = calloc(CK_MAX(rebuild->pickle->count, 1u), 1);
     if (!w.marks)
         return out_of_memory(err);
@@ -454,6 +485,9 @@ int ck_walk_run(struct ck_rebuild *rebuild, const char *entry, struct ck_finding
     while (r == 0 && w.n_frames > 0)
         r = step(&w, err);
     if (r == 0)
-        count_tensors(ret_walk);
+        ck_walk_count(ret_walk, CK_WALK_TENSORS);
+    if (r == 0 && ret_walk->storages > 0 && ret_walk->n_leaves > 0)
+        ck_findings_add(findings, CK_FINDING_STRUCTURE, entry, 0, "", "",
+                        "storages without a tensor around them are left out", false);
     return r;
 }

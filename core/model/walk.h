@@ -39,7 +39,7 @@ struct ck_node {
     uint32_t first_leaf, n_leaves; /* of the subtree */
     uint32_t members;              /* entries of all kinds */
     uint32_t direct;               /* tensors right below it */
-    uint32_t tensors;              /* in the subtree, without superseded ones and attributes of modules */
+    uint32_t tensors;              /* in the subtree, without superseded ones and attributes of modules; ck_walk_level */
     uint64_t direct_bytes, bytes;  /* of `direct` and of `tensors`, each tensor at least 1 */
 };
 
@@ -48,6 +48,8 @@ struct ck_leaf {
     uint32_t tensor; /* index into the tensors of struct ck_rebuild */
     bool parameter;  /* from _parameters */
     bool persistent; /* false: in _non_persistent_buffers_set */
+    bool array;      /* numpy's */
+    bool attribute;  /* an array that hangs on the attributes of an object */
 };
 
 struct ck_walk {
@@ -57,7 +59,15 @@ struct ck_walk {
     uint32_t n_nodes, nodes_capacity;
     struct ck_leaf *leaves;
     uint32_t n_leaves, leaves_capacity;
-    uint64_t numpy_arrays; /* met on the way: not tensors, but worth a word when there are none */
+    uint64_t storages; /* met on the way, without a tensor around them */
+};
+
+/* What counts as a weight in the sizes of nodes. Arrays of numpy beside tensors are data or statistics as a rule, and
+ * attributes of objects that are no modules are the state of some program (scikit-learn, VecNormalize ...). */
+enum ck_walk_level {
+    CK_WALK_TENSORS,
+    CK_WALK_ARRAYS, /* also arrays in dicts and lists */
+    CK_WALK_ALL,
 };
 
 /* Walks from the root of rebuild->pickle. entry names the pickle in findings (a key that occurs twice, nesting that is
@@ -65,6 +75,9 @@ struct ck_walk {
  * CK_E_OUT_OF_MEMORY. The caller releases ret_walk in either case. */
 int ck_walk_run(struct ck_rebuild *rebuild, const char *entry, struct ck_findings *findings, struct ck_walk *ret_walk,
                 struct ck_error *err);
+
+/* Fills the sizes of all nodes; ck_walk_run() leaves them at CK_WALK_TENSORS. */
+void ck_walk_count(struct ck_walk *walk, enum ck_walk_level level);
 
 /* True if `edge`'s owner lies below node, or is it, on a way that a state dict of node takes. */
 bool ck_walk_in_state(const struct ck_edge *edge, uint32_t node);

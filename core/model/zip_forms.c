@@ -2,12 +2,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-#define SAVE_HINT "load it with torch and save the state_dict with torch.save"
+#include "core/model/zip_records.h"
+
 #define JIT_HINT                                                                                                       \
     "load it with torch.jit.load and save its state_dict(): torch.save(torch.jit.load(PATH).state_dict(), "            \
     "\"weights.pt\")"
-#define INSIDE_HINT "unpack it and send the checkpoint inside"
 
 enum match { WHOLE, LAST, ENDING, INSIDE };
 
@@ -15,44 +16,43 @@ struct form_row {
     enum match match;
     const char *text;
     bool beside_pickle; /* told also if there is a data.pkl */
-    const char *what;   /* completes "the file is " */
+    enum ck_zip_form form;
+    const char *what; /* of what is refused: completes "the file is " */
     const char *hint;
 };
 
+#define READ(form) CK_ZIP_##form, NULL, NULL
+#define REFUSED    CK_ZIP_REFUSED
+
 /* In order: what is more special comes first. */
 static const struct form_row rows[] = {
-    {LAST, "archive_format", true, "an exported program (.pt2)",
-     "load it with torch.export.load and save the state_dict with torch.save"},
-    {LAST, "serialized_exported_program.json", true, "an exported program (.pt2)",
-     "load it with torch.export.load and save the state_dict with torch.save"},
-    {LAST, "_stable_baselines3_version", true, "a Stable-Baselines3 bundle",
-     "unpack it and send policy.pth, which holds the weights"},
-    {WHOLE, "MAR-INF/MANIFEST.json", true, "a TorchServe archive (.mar)", INSIDE_HINT},
-    {ENDING, ".data/extern_modules", true, "a torch.package archive",
-     "load the model with torch.package.PackageImporter and save its state_dict with torch.save"},
-    {ENDING, ".data/version", true, "a torch.package archive",
-     "load the model with torch.package.PackageImporter and save its state_dict with torch.save"},
-    {LAST, "bytecode.pkl", true, "a TorchScript archive for mobile (.ptl)", JIT_HINT},
-    {LAST, "constants.pkl", true, "a TorchScript archive (torch.jit.save)", JIT_HINT},
-    {LAST, "attributes.pkl", true, "a TorchScript archive of torch 1.0 or 1.1", JIT_HINT},
-    {ENDING, ".distcp", true, "a torch.distributed checkpoint folder",
+    {LAST, "archive_format", true, READ(EXPORTED)},
+    {LAST, "serialized_exported_program.json", true, READ(EXPORTED)},
+    {LAST, "_stable_baselines3_version", true, READ(BUNDLE)},
+    {WHOLE, "MAR-INF/MANIFEST.json", true, READ(BUNDLE)},
+    {ENDING, ".data/extern_modules", true, READ(PACKAGE)},
+    {ENDING, ".data/version", false, READ(PACKAGE)},
+    {LAST, "bytecode.pkl", true, READ(SCRIPT)},
+    {LAST, "constants.pkl", true, READ(SCRIPT)},
+    {LAST, "attributes.pkl", true, REFUSED, "a TorchScript archive of torch 1.0 to 1.2", JIT_HINT},
+    {ENDING, "/tensors/0", false, REFUSED, "a TorchScript archive of torch 1.0 to 1.2", JIT_HINT},
+    {ENDING, ".distcp", true, REFUSED, "a torch.distributed checkpoint folder",
      "join it with torch.distributed.checkpoint.format_utils.dcp_to_torch_save and send the result"},
-    {LAST, "parameter_list", false, "a Stable Baselines 2 (TensorFlow) bundle", "it holds no PyTorch weights"},
-    {LAST, "serialization_id", false, "a torch archive without its pickle (data.pkl): the save failed half-way",
-     "save the checkpoint again"},
-    {ENDING, ".npy", false, "an archive of NumPy arrays (.npz)",
-     "put the arrays into a dict of tensors and torch.save it, or use safetensors.numpy.save_file"},
-    {ENDING, ".weights.h5", false, "a Keras model", "export the weights to safetensors in Python first"},
-    {WHOLE, "[Content_Types].xml", false, "an Office document", "send the checkpoint itself"},
-    {WHOLE, "AndroidManifest.xml", false, "an Android package", "send the checkpoint itself"},
-    {LAST, "coremldata.bin", false, "a Core ML model", "send the PyTorch checkpoint that it was made from"},
-    {INSIDE, ".mlpackage/", false, "a Core ML model", "send the PyTorch checkpoint that it was made from"},
-    {ENDING, ".safetensors", false, "a zip with checkpoints inside", INSIDE_HINT},
-    {ENDING, ".pth", false, "a zip with checkpoints inside", INSIDE_HINT},
-    {ENDING, ".pt", false, "a zip with checkpoints inside", INSIDE_HINT},
-    {ENDING, ".ckpt", false, "a zip with checkpoints inside", INSIDE_HINT},
-    {ENDING, ".bin", false, "a zip with checkpoints inside", INSIDE_HINT},
-    {ENDING, "/data/0", false, "a torch archive without its pickle (data.pkl): the save failed half-way",
+    {LAST, "parameter_list", false, READ(BUNDLE)},
+    {LAST, "serialization_id", false, REFUSED,
+     "a torch archive without its pickle (data.pkl): the save failed half-way", "save the checkpoint again"},
+    {ENDING, ".weights.h5", false, REFUSED, "a Keras model", "export the weights to safetensors in Python first"},
+    {WHOLE, "[Content_Types].xml", false, REFUSED, "an Office document", "send the checkpoint itself"},
+    {WHOLE, "AndroidManifest.xml", false, REFUSED, "an Android package", "send the checkpoint itself"},
+    {LAST, "coremldata.bin", false, REFUSED, "a Core ML model", "send the PyTorch checkpoint that it was made from"},
+    {INSIDE, ".mlpackage/", false, REFUSED, "a Core ML model", "send the PyTorch checkpoint that it was made from"},
+    {ENDING, ".safetensors", false, READ(BUNDLE)},
+    {ENDING, ".pth", false, READ(BUNDLE)},
+    {ENDING, ".pt", false, READ(BUNDLE)},
+    {ENDING, ".ckpt", false, READ(BUNDLE)},
+    {ENDING, ".bin", false, READ(BUNDLE)},
+    {ENDING, ".npy", false, READ(ARRAYS)},
+    {ENDING, "/data/0", false, REFUSED, "a torch archive without its pickle (data.pkl): the save failed half-way",
      "save the checkpoint again"},
 };
 
@@ -63,13 +63,11 @@ static bool ends_with(const char *name, const char *ending) {
 }
 
 static bool matches(const struct form_row *row, const char *name) {
-    const char *slash = strrchr(name, '/');
-
     switch (row->match) {
     case WHOLE:
         return strcmp(name, row->text) == 0;
     case LAST:
-        return strcmp(slash ? slash + 1 : name, row->text) == 0;
+        return strcmp(ck_zip_last(name), row->text) == 0;
     case ENDING:
         return ends_with(name, row->text);
     case INSIDE:
@@ -78,38 +76,42 @@ static bool matches(const struct form_row *row, const char *name) {
     return false;
 }
 
-static const struct form_row *find_row(const struct ck_zip *zip, bool beside_pickle, const char **ret_entry) {
+static const struct form_row *find_row(const struct ck_zip *zip, bool beside_pickle,
+                                       const struct ck_zip_entry **ret_entry) {
     for (size_t i = 0; i < CK_ARRAY_LEN(rows); i++)
         for (uint32_t k = 0; k < zip->count; k++)
             if ((rows[i].beside_pickle || !beside_pickle) && matches(&rows[i], zip->entries[k].name)) {
-                *ret_entry = zip->entries[k].name;
+                *ret_entry = &zip->entries[k];
                 return &rows[i];
             }
     return NULL;
 }
 
-static int refuse(const struct form_row *row, const char *entry, struct ck_error *err) {
+static enum ck_zip_form refuse(const struct form_row *row, const char *entry, struct ck_error *err) {
     ck_error_set(err, CK_E_UNSUPPORTED_FORM, entry, "the file is %s, which is not read (it has the entry %.200s)",
                  row->what, entry);
     ck_error_set_hint(err, "%s", row->hint);
-    return CK_E_UNSUPPORTED_FORM;
+    return CK_ZIP_REFUSED;
 }
 
-int ck_zip_refuse_known(const struct ck_zip *zip, struct ck_error *err) {
-    const char *entry;
-    const struct form_row *row = find_row(zip, true, &entry);
-
-    return row ? refuse(row, entry, err) : 0;
+/* torch looks names up without regard to case. */
+static bool has_pickle(const struct ck_zip *zip) {
+    for (uint32_t i = 0; i < zip->count; i++)
+        if (strcasecmp(ck_zip_last(zip->entries[i].name), "data.pkl") == 0)
+            return true;
+    return false;
 }
 
-int ck_zip_refuse(const struct ck_zip *zip, struct ck_error *err) {
-    const char *entry;
-    const struct form_row *row = find_row(zip, false, &entry);
+enum ck_zip_form ck_zip_form(const struct ck_zip *zip, const struct ck_zip_entry **ret_entry, struct ck_error *err) {
+    const struct form_row *row = find_row(zip, true, ret_entry);
 
+    if (!row && has_pickle(zip)) {
+        *ret_entry = NULL;
+        return CK_ZIP_TORCH;
+    }
+    if (!row)
+        row = find_row(zip, false, ret_entry);
     if (row)
-        return refuse(row, entry, err);
-    ck_error_set(err, CK_E_UNSUPPORTED_FORM, NULL,
-                 "the file is a zip archive without a data.pkl, so torch.save did not write it");
-    ck_error_set_hint(err, "%s", SAVE_HINT);
-    return CK_E_UNSUPPORTED_FORM;
+        return row->form == CK_ZIP_REFUSED ? refuse(row, (*ret_entry)->name, err) : row->form;
+    return CK_ZIP_BUNDLE;
 }

@@ -67,7 +67,7 @@ const char *ck_finding_class_name(enum ck_finding_class class_);
 void ck_findings_release(struct ck_findings *findings);
 
 /* The class of a global. Tensor and container are told by exact names only, since a prefix is no mark of trust (torch
- * and numpy hold gadgets too); dangerous is told piece by piece: `builtins` `eval.__call__`, `pathlib` `os.system`,
+ * and numpy hold gadgets too), but for __torch__, which no interpreter can import; dangerous is told piece by piece: `builtins` `eval.__call__`, `pathlib` `os.system`,
  * `os.path` `x`. */
 enum ck_finding_class ck_finding_judge(const char *module, const char *name);
 

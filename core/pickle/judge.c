@@ -2,9 +2,11 @@
  * need), the names of torch.nn.modules, and the gadgets that picklescan, fickling and modelscan report. */
 #include "core/pickle/finding.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#define DOTS_MAX 64u
+#define DOTS_MAX        64u
+#define PATH_LENGTH_MAX 1024u
 
 /* Names, separated by blanks, that one module holds. */
 struct names {
@@ -57,6 +59,7 @@ static const struct names container_names[] = {
     {"numpy._core.multiarray", "_reconstruct scalar"},
     {"numpy.core.numeric", "_frombuffer"},
     {"numpy._core.numeric", "_frombuffer"},
+    {"joblib.numpy_pickle", "NumpyArrayWrapper"},
     {"numpy", "ndarray dtype bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
               "complex128"},
     {"argparse", "Namespace"},
@@ -150,11 +153,13 @@ static const char dangerous_modules[] =
 static const char dangerous_pieces[] =
     "os posix nt subprocess _posixsubprocess sys socket _socket shutil pty runpy importlib ctypes _ctypes pickle "
     "_pickle "
-    "cPickle marshal webbrowser pip builtins __builtin__ __builtins__ bdb pdb io _io";
+    "cPickle marshal webbrowser pip builtins __builtin__ __builtins__ bdb pdb io _io _os _sys";
 
 /* And inside the name of a module: `six.moves.builtins` `eval`. Fewer, since honest packages hold a module io, or
  * numpy.random._pickle. */
-static const char dangerous_submodules[] = "os posix nt subprocess sys ctypes runpy builtins __builtin__ __builtins__";
+static const char dangerous_submodules[] =
+    "os posix nt subprocess sys ctypes runpy builtins __builtin__ __builtins__ _os "
+    "_sys";
 
 /* Attributes that run code or lead out of an object, wherever they stand in a path. */
 static const char dangerous_attributes[] =
@@ -181,6 +186,10 @@ static const struct names dangerous_names[] = {
     {"types", "CodeType FunctionType LambdaType ModuleType"},
     {"new", "code function module"},
     {"logging.config", "listen dictConfig fileConfig"},
+    {"logging", "FileHandler"},
+    {"logging.handlers", "BaseRotatingHandler RotatingFileHandler TimedRotatingFileHandler WatchedFileHandler "
+                         "SocketHandler DatagramHandler SysLogHandler SMTPHandler HTTPHandler"},
+    {"uuid", "_get_command_stdout _popen"},
     {"joblib", "load"},
     {"joblib.numpy_pickle", "load"},
     {"torch", "load"},
@@ -217,15 +226,32 @@ static bool table_has(const struct names *table, size_t rows, const char *module
     return false;
 }
 
-/* True if the module, or a package that it lies in, is in the list. */
-static bool module_is_dangerous(const char *module) {
+/* True if a module, or a package that it lies in, is in the list; attributes may follow in the path. */
+static bool module_is_dangerous(const char *path) {
     size_t n = 0;
 
     do {
-        n += strcspn(module + n, ".");
-        if (has_word(dangerous_modules, module, n))
+        n += strcspn(path + n, ".");
+        if (has_word(dangerous_modules, path, n))
             return true;
-    } while (module[n++]);
+    } while (path[n++]);
+    return false;
+}
+
+/* True if the path leads through one of the dangerous names, at whatever dot the module ends: `torch`
+ * `serialization.load` is `torch.serialization` `load`. The path is changed and put right again. */
+static bool passes_dangerous_name(char *path) {
+    for (char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.')) {
+        char *end = dot + 1 + strcspn(dot + 1, "."), after = *end;
+        bool found;
+
+        *dot = *end = 0;
+        found = table_has(dangerous_names, CK_ARRAY_LEN(dangerous_names), path, dot + 1);
+        *dot = '.';
+        *end = after;
+        if (found)
+            return true;
+    }
     return false;
 }
 
@@ -255,16 +281,23 @@ static bool is_builtins(const char *module) {
 }
 
 static bool is_dangerous(const char *module, const char *name) {
+    char path[PATH_LENGTH_MAX + 1];
+
     /* No honest path is that long, and each piece costs a search. */
-    if (count_dots(module) + count_dots(name) > DOTS_MAX)
+    if (count_dots(module) + count_dots(name) > DOTS_MAX ||
+        snprintf(path, sizeof(path), "%s.%s", module, name) >= (int)sizeof(path))
         return true;
-    if (module_is_dangerous(module) || piece_in(name, dangerous_attributes))
+    if (module_is_dangerous(path) || piece_in(name, dangerous_attributes))
         return true;
     if (is_builtins(module))
         return piece_in(name, dangerous_builtins) || piece_in(name, dangerous_pieces);
     /* A dotted name walks through attributes, and what a module imported is one of them. */
-    return piece_in(module, dangerous_submodules) || piece_in(name, dangerous_pieces) ||
-           table_has(dangerous_names, CK_ARRAY_LEN(dangerous_names), module, name);
+    return piece_in(module, dangerous_submodules) || piece_in(name, dangerous_pieces) || passes_dangerous_name(path);
+}
+
+/* Classes of TorchScript, which only the code in the same archive defines: Python has no such module to import. */
+static bool is_script_class(const char *module) {
+    return strncmp(module, "__torch__", 9) == 0 && (module[9] == 0 || module[9] == '.');
 }
 
 enum ck_finding_class ck_finding_judge(const char *module, const char *name) {
@@ -272,5 +305,7 @@ enum ck_finding_class ck_finding_judge(const char *module, const char *name) {
         return CK_FINDING_TENSOR;
     if (table_has(container_names, CK_ARRAY_LEN(container_names), module, name))
         return CK_FINDING_CONTAINER;
-    return is_dangerous(module, name) ? CK_FINDING_DANGEROUS : CK_FINDING_UNKNOWN;
+    if (is_dangerous(module, name))
+        return CK_FINDING_DANGEROUS;
+    return is_script_class(module) ? CK_FINDING_CONTAINER : CK_FINDING_UNKNOWN;
 }

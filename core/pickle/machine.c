@@ -1,8 +1,10 @@
 #include "core/pickle/machine.h"
 
+#include "core/pickle/loader.h"
 #include "core/pickle/opcode.h"
 #include "core/pickle/state.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static uint64_t little_endian(const uint8_t *bytes, size_t n) {
@@ -135,6 +137,10 @@ static int step(struct ck_machine *m) {
         r = m->opcode->run(m);
     if (m->opcode_offset < frame_end && m->position > frame_end)
         ck_machine_note(m, CK_FINDING_DANGEROUS, "an argument crosses the end of its frame");
+    if (r < 0 || m->wrapper == CK_REF_NONE)
+        return r;
+    r = ck_machine_read_joblib(m, m->wrapper);
+    m->wrapper = CK_REF_NONE;
     return r;
 }
 
@@ -150,23 +156,150 @@ static int run_all(struct ck_machine *m) {
     return r;
 }
 
+static void begin(struct ck_machine *m, uint64_t offset) {
+    m->start = m->position = offset;
+    m->end = offset + CK_MIN(m->source.length - offset, m->limits->pickle_bytes);
+}
+
+/* The caller gets no graph, so nobody else will look into them; a loader meets them before the damage. */
+static void note_unloaded(struct ck_machine *m) {
+    if (ck_pickle_loads_any(&m->graph))
+        ck_findings_add(m->findings, CK_FINDING_STRUCTURE, m->entry, m->opcode_offset, "", "",
+                        "a byte string that would be loaded was not looked into", false);
+}
+
+/* Runs to STOP from `offset` on, and gives the graph away. The machine still tells where it stopped. */
+static int run_from(struct ck_machine *m, uint64_t offset, struct ck_pickle *ret_pickle) {
+    int r;
+
+    begin(m, offset);
+    r = run_all(m);
+    if (r < 0) {
+        note_unloaded(m);
+        return r;
+    }
+    m->graph.length = m->position - offset;
+    *ret_pickle = m->graph;
+    m->graph = (struct ck_pickle){0};
+    return 0;
+}
+
 int ck_pickle_run(const struct ck_source *source, const char *entry, const struct ck_limits *limits,
                   struct ck_findings *findings, struct ck_pickle *ret_pickle, struct ck_error *err) {
     _cleanup_(ck_machine_release) struct ck_machine m = {0};
     int r;
 
     r = ck_machine_init(&m, source, entry, limits, findings, err);
+    if (r == 0)
+        r = run_from(&m, 0, ret_pickle);
     if (r < 0)
         return r;
-    r = run_all(&m);
-    if (r < 0)
-        return r;
-    m.graph.length = m.position;
     if (m.position < source->length) {
         m.opcode_offset = m.position;
         ck_machine_note(&m, CK_FINDING_STRUCTURE, "bytes follow STOP");
     }
+    return 0;
+}
+
+int ck_pickle_run_at(const struct ck_source *source, uint64_t offset, const char *entry, const struct ck_limits *limits,
+                     struct ck_findings *findings, struct ck_pickle *ret_pickle, struct ck_error *err) {
+    _cleanup_(ck_machine_release) struct ck_machine m = {0};
+    struct ck_source rest;
+    int r;
+
+    r = ck_source_part(source, offset, source->length - CK_MIN(offset, source->length), &rest, err);
+    if (r == 0)
+        r = ck_machine_init(&m, source, entry, limits, findings, err);
+    return r < 0 ? r : run_from(&m, offset, ret_pickle);
+}
+
+/* What one pickle knows of the one before it: nothing. */
+static void begin_next(struct ck_machine *m) {
+    ck_machine_forget(m);
+    m->stack_count = m->mark_count = 0;
+    m->frame_end = 0;
+    m->stopped = false;
+    begin(m, m->position);
+}
+
+/* Puts the root of a pickle into the mapping of all of them. */
+static int add_root(struct ck_machine *m, ck_ref roots, uint32_t number) {
+    struct ck_value key = {.kind = CK_VALUE_TEXT};
+    char name[16] = "";
+    ck_ref pair[2] = {CK_REF_NONE, m->graph.root};
+    uint8_t *text;
+    int n = number > 0 ? snprintf(name, sizeof(name), "#%u", number) : 0, r;
+
+    r = ck_machine_alloc(m, (size_t)n + 1, 1, &text);
+    if (r < 0)
+        return r;
+    memcpy(text, name, (size_t)n + 1);
+    key.bytes.data = text;
+    key.bytes.length = (uint64_t)n;
+    r = ck_machine_new(m, &key, &pair[0]);
+    return r < 0 ? r : ck_machine_extend(m, roots, pair, 2);
+}
+
+static bool begins_like_pickle(const struct ck_machine *m) {
+    uint8_t head[2];
+
+    return ck_source_read(&m->source, m->start, head, sizeof(head), NULL) == 0 && head[0] == 0x80 && head[1] <= 5;
+}
+
+/* What followed the last pickle was none. It is bytes behind STOP, unless it began like one: then it is a damaged one.
+ */
+static int end_stream(struct ck_machine *m, const struct ck_error *why) {
+    if ((why->code != CK_E_PICKLE_CORRUPT && why->code != CK_E_TRUNCATED) || begins_like_pickle(m))
+        return ck_error_set(m->err, why->code, why->where, "%s", why->message);
+    m->opcode = &ck_opcode_rows['.'];
+    m->opcode_offset = m->position = m->start;
+    ck_machine_note(m, CK_FINDING_STRUCTURE, "bytes follow STOP");
+    m->source.length = m->start;
+    return 0;
+}
+
+static int run_next(struct ck_machine *m) {
+    struct ck_error *err = m->err, local = {0};
+    int r;
+
+    begin_next(m);
+    m->err = &local;
+    r = run_all(m);
+    m->err = err;
+    return r < 0 ? end_stream(m, &local) : 0;
+}
+
+int ck_pickle_run_stream(const struct ck_source *source, const char *entry, const struct ck_limits *limits,
+                         struct ck_findings *findings, struct ck_pickle *ret_pickle, uint32_t *ret_count,
+                         struct ck_error *err) {
+    _cleanup_(ck_machine_release) struct ck_machine m = {0};
+    ck_ref roots = CK_REF_NONE;
+    uint32_t count = 0;
+    int r;
+
+    r = ck_machine_init(&m, source, entry, limits, findings, err);
+    if (r == 0)
+        r = ck_machine_new_items(&m, CK_VALUE_DICT, NULL, 0, &roots);
+    begin(&m, 0);
+    if (r == 0)
+        r = run_all(&m);
+    if (r == 0)
+        r = add_root(&m, roots, count++);
+    while (r == 0 && m.position < m.source.length) {
+        if (count >= limits->pickles)
+            return ck_machine_limit(&m, "--limit-pickles", limits->pickles, "pickles one after another");
+        r = run_next(&m);
+        if (r == 0 && m.position > m.start)
+            r = add_root(&m, roots, count++);
+    }
+    if (r < 0) {
+        note_unloaded(&m);
+        return r;
+    }
+    m.graph.root = count == 1 ? m.graph.values[roots].list.items[1] : roots;
+    m.graph.length = m.position;
     *ret_pickle = m.graph;
+    *ret_count = count;
     m.graph = (struct ck_pickle){0};
     return 0;
 }

@@ -15,4 +15,18 @@
 int ck_pickle_run(const struct ck_source *source, const char *entry, const struct ck_limits *limits,
                   struct ck_findings *findings, struct ck_pickle *ret_pickle, struct ck_error *err);
 
+/* The same for a pickle at `offset` that others, or raw data, follow by right: bytes behind STOP are no finding. Offsets
+ * in findings, errors and values count from the start of source, so they are the file's; ret_pickle->length is the
+ * pickle's own: the next thing begins at offset + length. limits.pickle_bytes bounds the one pickle. */
+int ck_pickle_run_at(const struct ck_source *source, uint64_t offset, const char *entry, const struct ck_limits *limits,
+                     struct ck_findings *findings, struct ck_pickle *ret_pickle, struct ck_error *err);
+
+/* All pickles of a source that lie one after another, as loggers append them, in one graph with one budget
+ * of memory. One pickle (*ret_count 1) is as ck_pickle_run() gives it; of several the root is a DICT
+ * that maps "", "#1", "#2" ... to their roots. Bytes behind the last that are no pickle are a finding; those that begin
+ * like one and are damaged are an error. CK_E_PICKLE_LIMIT, too, for more than limits.pickles. */
+int ck_pickle_run_stream(const struct ck_source *source, const char *entry, const struct ck_limits *limits,
+                         struct ck_findings *findings, struct ck_pickle *ret_pickle, uint32_t *ret_count,
+                         struct ck_error *err);
+
 #endif

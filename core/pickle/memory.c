@@ -49,6 +49,17 @@ int ck_machine_alloc(struct ck_machine *m, size_t count, size_t size, void *ret_
     return 0;
 }
 
+void ck_machine_forget(struct ck_machine *m) {
+    struct ck_memo *memo = &m->memo;
+    size_t bytes = memo->dense_capacity * sizeof(*memo->dense) + memo->hashed_capacity * sizeof(*memo->hashed);
+
+    free(memo->dense);
+    free(memo->hashed);
+    *memo = (struct ck_memo){0};
+    m->charged -= bytes;
+    m->graph.arena.limit += bytes;
+}
+
 static size_t hash_slot(const struct ck_memo *memo, uint32_t index) {
     return (size_t)(index * UINT64_C(0x9E3779B97F4A7C15) >> 32) & (memo->hashed_capacity - 1);
 }

@@ -1,6 +1,7 @@
 /* pickle/operations.c: what each opcode does to the stack. Source of the semantics: CPython's Lib/pickle.py and
  * Modules/_pickle.c. */
 #include "core/pickle/literal.h"
+#include "core/pickle/numpy.h"
 #include "core/pickle/opcode.h"
 #include "core/pickle/state.h"
 
@@ -393,12 +394,14 @@ int ck_op_build(struct ck_machine *m) {
         return r;
     m->stack_count--;
     target = &m->graph.values[top[0]];
-    if (target->kind == CK_VALUE_CALL)
+    if (target->kind == CK_VALUE_CALL) {
         target->call.state = top[1];
-    else if (target->kind == CK_VALUE_GLOBAL)
+        m->wrapper = ck_pickle_is_joblib(&m->graph, top[0]) ? top[0] : CK_REF_NONE;
+    } else if (target->kind == CK_VALUE_GLOBAL) {
         ck_machine_note(m, CK_FINDING_DANGEROUS, "BUILD changes a bare global");
-    else if (target->kind != CK_VALUE_DICT && !is_computed(target))
+    } else if (target->kind != CK_VALUE_DICT && !is_computed(target)) {
         return ck_machine_corrupt(m, "%s takes no state", ck_value_kind_name(target->kind));
+    }
     return 0;
 }
 
@@ -456,7 +459,7 @@ int ck_op_readonly_buffer(struct ck_machine *m) {
 /* ---- protocol and frames ---- */
 
 int ck_op_proto(struct ck_machine *m) {
-    if (m->opcode_offset != 0)
+    if (m->opcode_offset != m->start)
         ck_machine_note(m, CK_FINDING_STRUCTURE, "PROTO is not the first opcode");
     if (m->argument.u > PROTOCOL_MAX)
         ck_machine_note(m, CK_FINDING_STRUCTURE, "the protocol is above 5");

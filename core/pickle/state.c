@@ -244,7 +244,7 @@ int ck_machine_new_items(struct ck_machine *m, enum ck_value_kind kind, const ck
 }
 
 int ck_machine_new_bytes(struct ck_machine *m, enum ck_value_kind kind, uint64_t n, ck_ref *ret_ref) {
-    struct ck_value value = {.kind = (uint8_t)kind, .bytes = {.length = n}};
+    struct ck_value value = {.kind = (uint8_t)kind, .bytes = {.length = n, .offset = m->position}};
     uint8_t *bytes;
     int r;
 
@@ -252,8 +252,8 @@ int ck_machine_new_bytes(struct ck_machine *m, enum ck_value_kind kind, uint64_t
     if (r < 0)
         return r;
     if (n > CK_PICKLE_INLINE) {
-        value.bytes.offset = m->position;
         m->position += n;
+        m->end = CK_MIN(m->end + n, m->source.length);
         return ck_machine_new(m, &value, ret_ref);
     }
     r = ck_machine_alloc(m, (size_t)n + 1, 1, &bytes);

@@ -38,6 +38,7 @@ struct ck_machine {
 
     /* Reader. */
     struct ck_source source;
+    uint64_t start;         /* of the pickle that runs */
     uint64_t position;      /* of the next byte */
     uint64_t end;           /* position may not pass it: the source's length or limits.pickle_bytes */
     const uint8_t *window;  /* bytes [window_start, window_start + window_length) */
@@ -58,6 +59,7 @@ struct ck_machine {
     char name[CK_PICKLE_NAME_MAX + 1]; /* NAMES */
     size_t line_length, name_length;
     bool stopped;
+    ck_ref wrapper; /* joblib's, whose array follows the BUILD that just ran; CK_REF_NONE if there is none */
 
     /* Values. */
     struct ck_pickle graph;
@@ -101,6 +103,7 @@ int ck_machine_grow(struct ck_machine *m, void *pointer_to_array, size_t *capaci
 int ck_machine_alloc(struct ck_machine *m, size_t count, size_t size, void *ret_pointer); /* from the arena */
 int ck_machine_put(struct ck_machine *m, uint32_t index, ck_ref ref);
 bool ck_machine_get(const struct ck_machine *m, uint32_t index, ck_ref *ret_ref);
+void ck_machine_forget(struct ck_machine *m); /* empties the memo, and gives its memory back to the budget */
 
 /* state.c: the stack. A value below the topmost mark is out of reach, as in CPython. */
 int ck_machine_push(struct ck_machine *m, ck_ref ref);
@@ -118,8 +121,12 @@ int ck_machine_new_int(struct ck_machine *m, int64_t integer, ck_ref *ret_ref);
 int ck_machine_new_items(struct ck_machine *m, enum ck_value_kind kind, const ck_ref *refs, uint32_t n,
                          ck_ref *ret_ref);
 int ck_machine_extend(struct ck_machine *m, ck_ref list, const ck_ref *refs, uint32_t n);
-/* The next n bytes of the input as a value of this kind; beyond CK_PICKLE_INLINE only their place is kept. */
+/* The next n bytes of the input as a value of this kind; beyond CK_PICKLE_INLINE only their place is kept, and they
+ * do not count as bytes of the pickle. */
 int ck_machine_new_bytes(struct ck_machine *m, enum ck_value_kind kind, uint64_t n, ck_ref *ret_ref);
+/* numpy.c: passes over the array behind a wrapper of joblib and makes it the wrapper's argument. CK_E_PICKLE_CORRUPT
+ * if the wrapper does not tell its size; the errors of reading. */
+int ck_machine_read_joblib(struct ck_machine *m, ck_ref wrapper);
 /* The global of these names, made once, and counted in the findings. */
 int ck_machine_new_global(struct ck_machine *m, const char *module, size_t module_length, const char *name,
                           size_t name_length, ck_ref *ret_ref);

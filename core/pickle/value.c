@@ -79,12 +79,16 @@ static bool is_copyreg(const struct ck_pickle *pickle, ck_ref ref, const char *n
     return ck_pickle_is_global(pickle, ref, "copy_reg", name) || ck_pickle_is_global(pickle, ref, "copyreg", name);
 }
 
-static bool is_persistent_class(const struct ck_pickle *pickle, ck_ref ref, ck_ref *ret_class) {
+bool ck_pickle_wrapped_class(const struct ck_pickle *pickle, ck_ref ref, ck_ref *ret_class) {
     const struct ck_value *value = ck_pickle_get(pickle, ref);
     ck_ref word, class_;
 
-    if (value->kind != CK_VALUE_PERSISTENT || !ck_pickle_argument(pickle, value->list.items[0], 0, &word) ||
-        !ck_pickle_text_equal(pickle, word, "module") || !ck_pickle_argument(pickle, value->list.items[0], 1, &class_))
+    if (value->kind != CK_VALUE_PERSISTENT || !ck_pickle_argument(pickle, value->list.items[0], 0, &word))
+        return false;
+    if (ck_pickle_get(pickle, word)->kind == CK_VALUE_GLOBAL)
+        class_ = word;
+    else if (!ck_pickle_text_equal(pickle, word, "module") ||
+             !ck_pickle_argument(pickle, value->list.items[0], 1, &class_))
         return false;
     *ret_class = class_;
     return true;
@@ -100,7 +104,7 @@ bool ck_pickle_class(const struct ck_pickle *pickle, ck_ref ref, ck_ref *ret_glo
     if (is_copyreg(pickle, class_, "_reconstructor") || is_copyreg(pickle, class_, "__newobj__") ||
         is_copyreg(pickle, class_, "__newobj_ex__"))
         ck_pickle_argument(pickle, ref, 0, &class_);
-    is_persistent_class(pickle, class_, &class_);
+    ck_pickle_wrapped_class(pickle, class_, &class_);
     if (ck_pickle_get(pickle, class_)->kind != CK_VALUE_GLOBAL)
         return false;
     *ret_global = class_;

@@ -13,14 +13,15 @@
  *   set([..]) at protocol 2      CALL; callee GLOBAL __builtin__ set; arguments ([..],)
  *   a module object              CALL; callee its class; arguments () (or those of copy_reg._reconstructor);
  *                                call.state: a DICT of its attributes
- *   the same in a legacy file    the callee is PERSISTENT ('module', class, file, source) */
+ *   the same in a legacy file    the callee is PERSISTENT ('module', class, file, source)
+ *   an array of joblib's         CALL; callee its NumpyArrayWrapper; arguments (the bytes behind BUILD,); see numpy.h */
 #ifndef CK_PICKLE_VALUE_H
 #define CK_PICKLE_VALUE_H
 
 #include "core/base/arena.h"
 #include "core/base/source.h"
 
-#define CK_PICKLE_INLINE 65536u
+#define CK_PICKLE_INLINE 4096u /* no less than the longest name of a global */
 
 typedef uint32_t ck_ref; /* index of a value; CK_REF_NONE is Python's None */
 
@@ -54,7 +55,7 @@ struct ck_value {
             const uint8_t *data; /* in the arena, followed by a NUL; NULL if longer than CK_PICKLE_INLINE, except that
                                     what had to be unescaped (STRING, UNICODE of protocol 0) is always in the arena */
             uint64_t length;     /* bytes */
-            uint64_t offset;     /* in the pickle's source; valid when data is NULL */
+            uint64_t offset;     /* in the pickle's source; 0 if what had to be unescaped does not lie there as it is */
         } bytes;
         struct {
             ck_ref *items; /* in the arena */
@@ -120,6 +121,10 @@ bool ck_pickle_find(const struct ck_pickle *pickle, ck_ref dict, const char *key
  * class, ..) callee; the first argument of copy_reg._reconstructor and __newobj__. False if ref is no CALL or the
  * callee is computed. */
 bool ck_pickle_class(const struct ck_pickle *pickle, ck_ref ref, ck_ref *ret_global);
+
+/* The class inside a persistent id that also carries its source: ('module', class, file, source) in a legacy stream,
+ * (class, file, source) in a tar of torch 0.1. False if ref is no such id; *ret_class is then untouched. */
+bool ck_pickle_wrapped_class(const struct ck_pickle *pickle, ck_ref ref, ck_ref *ret_class);
 
 /* The index-th positional argument of a CALL; the index-th item of a TUPLE or LIST. False if there is none. */
 bool ck_pickle_argument(const struct ck_pickle *pickle, ck_ref ref, uint32_t index, ck_ref *ret_value);

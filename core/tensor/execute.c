@@ -1,9 +1,9 @@
 #include "core/tensor/execute.h"
 
+#include "core/tensor/bytes.h"
 #include "core/tensor/cast.h"
 #include "core/tensor/gather.h"
 
-#include <byteswap.h>
 #include <errno.h>
 #include <libdeflate.h>
 #include <pthread.h>
@@ -127,17 +127,33 @@ static bool affine_fits(const struct ck_task *task) {
            task->view.shape[task->view.rank - 1] % affine.group == 0;
 }
 
+/* What the cast begins with. */
+static enum ck_dtype dtype_read(const struct ck_task *task) {
+    return task->dequantize.scheme == CK_QSCHEME_NONE ? task->view.dtype : CK_F32;
+}
+
+static bool packed_fits(const struct ck_task *task) {
+    return ck_dtype_row(task->view.dtype)->per == 1 ||
+           (task->dequantize.scheme != CK_QSCHEME_NONE && task->view.offset == 0 && ck_view_is_contiguous(&task->view));
+}
+
 /* The planner has checked all of this; a mistake of its must not become a write to a wrong place. */
 static int check_task(const struct ck_execution *execution, const struct ck_task *task, struct ck_error *err) {
-    bool cast = task->dtype != task->view.dtype;
+    bool cast = task->dtype != dtype_read(task);
     struct outputs outputs;
     int r;
 
-    if (ck_dtype_row(task->view.dtype)->per != 1)
+    if (!packed_fits(task))
         return ck_error_set(err, CK_E_UNSUPPORTED_DTYPE, task->name, "tensors of dtype %s are not converted",
                             ck_dtype_row(task->view.dtype)->torch);
-    if (cast && !(ck_dtype_is_real(task->dtype) && ck_dtype_is_real(task->view.dtype)))
+    if (task->dequantize.scheme != CK_QSCHEME_NONE && !ck_dequantize_fits(&task->dequantize, task->view.dtype))
+        return ck_error_set(err, CK_E_UNSUPPORTED_TENSOR, task->name,
+                            "it has scales for more than %u channels along an inner dimension", CK_CHANNELS_MAX);
+    if (cast && !(ck_dtype_is_real(task->dtype) && ck_dtype_is_real(dtype_read(task))))
         return ck_error_set(err, CK_E_INTERNAL, task->name, "a cast was planned that does not exist");
+    if ((task->neg && !ck_can_negate(dtype_read(task))) ||
+        (task->conj && ck_dtype_row(dtype_read(task))->kind != CK_COMPLEX))
+        return ck_error_set(err, CK_E_INTERNAL, task->name, "a change of signs was planned that does not exist");
     if (task->affine.bits != 0 && !affine_fits(task))
         return ck_error_set(err, CK_E_INTERNAL, task->name, "a quantization was planned that does not exist");
     r = ck_view_check(&task->view, task->storage.length, task->name, err);
@@ -178,14 +194,15 @@ struct worker {
     uint64_t tile;
     struct ck_tiling tiling;
     struct ck_box box;
-    char *buffers[2]; /* CK_TILE_BUFFER bytes each; the stages of a tile go back and forth between them */
+    char *buffers[2];            /* CK_TILE_BUFFER bytes each; the stages of a tile go back and forth between them */
+    struct ck_channels channels; /* of the task */
 };
 
 static void tile_task(struct run *run) {
     const struct ck_task *task = &run->tasks[run->next_task];
+    size_t size = CK_MAX(ck_dtype_row(task->dtype)->size, ck_dtype_row(dtype_read(task))->size);
 
-    ck_tiling_init(&run->tiling, &task->view, ck_dtype_row(task->dtype)->size,
-                   task->affine.bits ? task->affine.group : 1);
+    ck_tiling_init(&run->tiling, &task->view, size, task->affine.bits ? task->affine.group : 1);
     run->next_tile = 0;
 }
 
@@ -207,6 +224,7 @@ static bool take_tile(struct worker *worker) {
             worker->task_index = run->next_task;
             worker->run_index = run->next_run;
             worker->tiling = run->tiling;
+            worker->channels.count = 0;
         }
     }
     pthread_mutex_unlock(&run->cursor_lock);
@@ -227,22 +245,21 @@ static void add_progress(struct run *run, uint64_t bytes) {
     pthread_mutex_unlock(&run->progress_lock);
 }
 
-#define SWAP_LOOP(bits)                                                                                                \
-    for (size_t i = 0; i < bytes / (bits / 8); i++) {                                                                  \
-        uint##bits##_t value;                                                                                          \
-                                                                                                                       \
-        memcpy(&value, at + i * (bits / 8), sizeof(value));                                                            \
-        value = bswap_##bits(value);                                                                                   \
-        memcpy(at + i * (bits / 8), &value, sizeof(value));                                                            \
-    }
+static int gather(struct worker *worker, char *raw, char *dense) {
+    const struct ck_task *task = worker->task;
+    const struct ck_box *box = &worker->box;
 
-static void swap_bytes(char *at, size_t bytes, unsigned unit) {
-    if (unit == 2)
-        SWAP_LOOP(16)
-    else if (unit == 4)
-        SWAP_LOOP(32)
-    else if (unit == 8)
-        SWAP_LOOP(64)
+    if (ck_dtype_row(task->view.dtype)->per == 1)
+        return ck_gather_box(&task->storage, &worker->tiling, box, raw, dense, worker->err);
+    return ck_unpack(&task->storage, task->view.dtype, box->source, (size_t)box->elements, (uint8_t *)raw,
+                     (uint8_t *)dense, worker->err);
+}
+
+static void swap_pointers(char **a, char **b) {
+    char *c = *a;
+
+    *a = *b;
+    *b = c;
 }
 
 /* Brings the tile to its final bytes. ret_parts: one for each output of the task, in the worker's buffers. */
@@ -253,17 +270,27 @@ static int make_tile(struct worker *worker, const char **ret_parts) {
     char *now = worker->buffers[1], *other = worker->buffers[0];
     int r;
 
-    r = ck_gather_box(&task->storage, &worker->tiling, box, other, now, worker->err);
+    r = gather(worker, other, now);
     if (r < 0)
         return r;
     if (task->swap)
-        swap_bytes(now, n * worker->tiling.size, ck_dtype_row(task->view.dtype)->unit);
-    if (task->dtype != task->view.dtype) {
-        uint64_t overflowed = ck_cast(task->view.dtype, now, task->dtype, other, n);
+        ck_swap_bytes(now, n * worker->tiling.size, ck_dtype_row(task->view.dtype)->unit);
+    if (task->dequantize.scheme != CK_QSCHEME_NONE) {
+        r = ck_dequantize_box(&task->dequantize, task->view.dtype, &worker->tiling, box, now, (float *)(void *)other,
+                              &worker->channels, worker->err);
+        if (r < 0)
+            return r;
+        swap_pointers(&now, &other);
+    }
+    if (task->conj)
+        ck_conjugate(task->view.dtype, now, n);
+    if (task->neg)
+        ck_negate(dtype_read(task), now, n);
+    if (task->dtype != dtype_read(task)) {
+        uint64_t overflowed = ck_cast(dtype_read(task), now, task->dtype, other, n);
 
         __atomic_fetch_add(&task->overflowed, overflowed, __ATOMIC_RELAXED);
-        now = worker->buffers[0];
-        other = worker->buffers[1];
+        swap_pointers(&now, &other);
     }
     ret_parts[0] = now;
     if (task->affine.bits) {
@@ -365,6 +392,7 @@ static int work(void *ctx, _unused_ unsigned thread, struct ck_error *err) {
     }
     if (r < 0)
         atomic_store(&run->stop, true);
+    ck_channels_release(&worker->channels);
     return r;
 }
 

@@ -1,7 +1,7 @@
 /* tensor/execute.h: the tiled executor. It turns one list of tasks into bytes at fixed offsets of the output files.
  *
  * A task reads one view of one storage and writes its elements densely, in the order of the view's shape, after an
- * optional byte swap, cast and affine quantization. Every layout rule (permute, split, grouped transposed convolution)
+ * optional byte swap, dequantization, sign change, cast and affine quantization, in this order. Every layout rule (permute, split, grouped transposed convolution)
  * is a view with other strides, so the executor knows nothing of layers.
  *
  * Work is cut into tiles of about CK_TILE_BYTES of output that lie contiguously in the file; threads take tiles until
@@ -14,7 +14,7 @@
 #include "core/base/progress.h"
 #include "core/base/source.h"
 #include "core/tensor/affine.h"
-#include "core/tensor/view.h"
+#include "core/tensor/dequantize.h"
 
 #define CK_TILE_BYTES  ((size_t)1 << 20)
 #define CK_TILE_MEMORY ((size_t)8 << 20)
@@ -28,6 +28,9 @@ struct ck_task {
     struct ck_source storage;       /* the bytes of the whole storage; already checked with ck_view_check() */
     bool swap;                      /* the storage is big endian */
     struct ck_view view;            /* source dtype; shape in output order, strides into the storage */
+    struct ck_dequantize dequantize; /* scheme CK_QSCHEME_NONE: none; otherwise the view's dtype is a quantized one, a packed one's
+                                        view is contiguous from element 0, and the cast is from F32 */
+    bool conj, neg;                 /* bits to resolve: conj of complex numbers, neg of what ck_can_negate() takes */
     enum ck_dtype dtype;            /* output dtype (before quantization); equal to the view's, or both real */
     struct ck_affine affine;        /* bits 0: no quantization; otherwise shape[rank-1] is a multiple of group */
     struct ck_place out;            /* elements, or codes */

@@ -83,6 +83,14 @@ static void print_head(const char *path, const json_t *analysis) {
     label("form");
     put(text_of(analysis, "form_why"));
     printf("\n");
+    if (json_object_get(analysis, "archive")) {
+        label("taken from");
+        printf("%s", text_of(analysis, "archive"));
+        if (text_of(analysis, "member")[0])
+            printf(", the file ");
+        put(text_of(analysis, "member"));
+        printf("\n");
+    }
     label("state dict");
     put(at[0] ? at : "the root");
     printf(" (");

@@ -79,15 +79,26 @@ static int create_document(void *ctx, const char *name, int *ret_fd, struct ck_e
     return 0;
 }
 
+int ck_cli_scratch(const char *folder) {
+    const char *folders[] = {folder, getenv("TMPDIR"), "/tmp"};
+    int fd = -1;
+
+    for (size_t i = 0; fd < 0 && i < CK_ARRAY_LEN(folders); i++)
+        if (folders[i] && folders[i][0])
+            fd = open(folders[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    return fd >= 0 ? fd : memfd_create("ckptd-scratch", MFD_CLOEXEC);
+}
+
 int ck_cli_document(const struct ck_spec *spec, const char *path, int *ret_fd, struct ck_error *err) {
-    _cleanup_(ck_closep) int input_fd = open(path, O_RDONLY | O_CLOEXEC), fd = -1;
+    _cleanup_(ck_closep) int input_fd = open(path, O_RDONLY | O_CLOEXEC), fd = -1, scratch_fd = -1;
     _cleanup_(ck_job_result_release) struct ck_job_result result = {0};
     struct ck_job_input input = {"model", path, input_fd};
-    struct ck_job_sink sink = {create_document, &fd};
+    struct ck_job_sink sink = {.create = create_document, .ctx = &fd};
     int r;
 
     if (input_fd < 0)
         return ck_error_set_errno(err, errno, path, "open the checkpoint");
+    sink.scratch_fd = scratch_fd = ck_cli_scratch(NULL);
     r = ck_job_run(spec, &input, 1, &ck_limits_default, NULL, NULL, &sink, &result, err);
     if (result.n_files == 0)
         return r;

@@ -37,6 +37,10 @@ void ck_cli_flags_help(enum ck_job_kind kind);
  * of opening the file. */
 int ck_cli_document(const struct ck_spec *spec, const char *path, int *ret_fd, struct ck_error *err);
 
+/* A nameless file for what must be unpacked: in `folder` (NULL: none), else in $TMPDIR or /tmp, else in memory. -1 if there can be
+ * none; a job then refuses what it would have to unpack. */
+int ck_cli_scratch(const char *folder);
+
 /* Copies a document to stdout. Returns 0 or the error of writing. */
 int ck_cli_copy_out(int fd, struct ck_error *err);
 

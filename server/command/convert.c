@@ -294,10 +294,10 @@ static unsigned processors(void) {
 static int run(const struct arguments *arguments, const struct ck_spec *spec, struct folder *folder,
                struct ck_job_result *ret_result, struct ck_error *err) {
     _cleanup_(ck_pool_freep) struct ck_pool *pool = NULL;
-    _cleanup_(ck_closep) int fd = -1;
+    _cleanup_(ck_closep) int fd = -1, scratch_fd = -1;
     struct terminal terminal = {.live = !arguments->quiet && isatty(STDERR_FILENO)};
     struct ck_progress progress = {.report = terminal.live ? paint : NULL, .cancelled = cancelled, .ctx = &terminal};
-    struct ck_job_sink sink = {folder_create_file, folder};
+    struct ck_job_sink sink = {.create = folder_create_file, .ctx = folder};
     struct ck_job_input input = {"model", arguments->in, -1};
     unsigned threads = arguments->threads > 0 ? arguments->threads : processors();
     char count[16];
@@ -314,6 +314,7 @@ static int run(const struct arguments *arguments, const struct ck_spec *spec, st
     r = folder_open(folder, arguments->out, spec, err);
     if (r < 0)
         return r;
+    sink.scratch_fd = scratch_fd = ck_cli_scratch(folder->partial);
     r = ck_job_run(spec, &input, 1, &ck_limits_default, pool, &progress, &sink, ret_result, err);
     if (terminal.live)
         fprintf(stderr, "\r%-60s\r", "");

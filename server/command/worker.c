@@ -110,6 +110,7 @@ static int prepare(const struct ck_order *order, struct ck_pool **ret_pool, stru
     if (!ck_mul_u64((uint64_t)input.st_size, order->limits.output_ratio, &file_limit) ||
         !ck_add_u64(file_limit, 64 * CK_MIB, &file_limit))
         file_limit = INT64_MAX;
+    file_limit = CK_MAX(file_limit, order->limits.unpacked_bytes);
     /* Stacks are private memory: 64 threads of 8 MiB would take half of the worker's limit. */
     if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur > THREAD_STACK) {
         stack.rlim_cur = THREAD_STACK;
@@ -129,7 +130,7 @@ static int prepare(const struct ck_order *order, struct ck_pool **ret_pool, stru
 static int run(struct worker *worker, const char *fault, struct ck_job_result *ret_result, struct ck_error *err) {
     _cleanup_(ck_pool_freep) struct ck_pool *pool = NULL;
     const struct ck_progress progress = {.report = report_progress, .ctx = worker};
-    const struct ck_job_sink sink = {.create = create_output, .ctx = worker};
+    const struct ck_job_sink sink = {.create = create_output, .ctx = worker, .scratch_fd = CK_WORKER_FD_SCRATCH};
     struct ck_job_input input = {.role = "model", .fd = CK_WORKER_FD_INPUT};
     int r;
 

@@ -55,8 +55,8 @@ static int check_key(struct ck_exchange *exchange) {
     }
     if (route && !ck_key_may(&exchange->key, route->scope)) {
         ck_error_set(&exchange->err, CK_E_FORBIDDEN, "Authorization",
-                     "the key \"%s\" does not have the scope %s that this path needs",
-                     exchange->key.name, ck_scope_name(route->scope));
+                     "the key \"%s\" does not have the scope %s that this path needs", exchange->key.name,
+                     ck_scope_name(route->scope));
         ck_error_set_hint(&exchange->err, "use another key, or give this one the scope in the keys file");
         return CK_E_FORBIDDEN;
     }

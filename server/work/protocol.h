@@ -9,8 +9,8 @@
  *   {"event":"progress","stage":S,"done":B,"total":B}
  *   {"event":"done","files":[{"name","bytes","crc32"}],"tensors","assumed","dropped","aliases","overflowed"}
  *   {"event":"error","code","where","detail","hint","details":JSON,"files":[..]}   files: the report of a refusal, or none
- * Descriptor 3 is the input; 4 .. 3 + outputs are the output files, which `files` lists in the order of the
- * descriptors.
+ * Descriptor 3 is the input, 4 an empty file for what must be unpacked; 5 .. 4 + outputs are the output files, which
+ * `files` lists in the order of the descriptors.
  *
  * A worker has read a stranger's file: what it says is checked like a stranger's request. */
 #ifndef CK_SERVER_WORK_PROTOCOL_H
@@ -24,7 +24,8 @@
 #define CK_ORDER_MAX          (1u << 20) /* bytes */
 #define CK_EVENT_MAX          65536      /* bytes of one line, newline included */
 #define CK_WORKER_FD_INPUT    3
-#define CK_WORKER_FD_OUTPUT   4
+#define CK_WORKER_FD_SCRATCH  4
+#define CK_WORKER_FD_OUTPUT   5
 #define CK_WORKER_OUTPUTS_MAX 128
 
 struct ck_order {

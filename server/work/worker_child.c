@@ -27,6 +27,7 @@ struct ck_child {
     unsigned open_handles;
 
     struct ck_buffer order;
+    int scratch;
     int outputs[CK_WORKER_OUTPUTS_MAX];
     size_t n_outputs;
 
@@ -140,6 +141,7 @@ static void log_stderr(struct ck_child *child) {
 static void child_free(struct ck_child *child) {
     for (size_t i = 0; i < child->n_outputs; i++)
         ck_data_dir_discard(TAKE_FD(child->outputs[i]));
+    ck_data_dir_discard(child->scratch);
     ck_event_release(&child->verdict);
     ck_buffer_release(&child->order);
     free(child);
@@ -388,6 +390,8 @@ static int spawn(struct ck_child *child, uv_loop_t *loop, struct ck_error *err) 
     stdio[2].data.stream = (uv_stream_t *)&child->err;
     stdio[CK_WORKER_FD_INPUT].flags = UV_INHERIT_FD;
     stdio[CK_WORKER_FD_INPUT].data.fd = child->run->input_fd;
+    stdio[CK_WORKER_FD_SCRATCH].flags = UV_INHERIT_FD;
+    stdio[CK_WORKER_FD_SCRATCH].data.fd = child->scratch;
     for (size_t i = 0; i < child->n_outputs; i++) {
         stdio[CK_WORKER_FD_OUTPUT + i].flags = UV_INHERIT_FD;
         stdio[CK_WORKER_FD_OUTPUT + i].data.fd = child->outputs[i];
@@ -418,7 +422,10 @@ int ck_child_start(uv_loop_t *loop, const struct ck_settings *settings, const st
         return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for a worker process");
     child->run = run;
     child->settings = settings;
-    r = make_outputs(child, data, err);
+    child->scratch = -1;
+    r = ck_data_dir_temporary(data, &child->scratch, err);
+    if (r == 0)
+        r = make_outputs(child, data, err);
     if (r == 0)
         r = write_order(child, err);
     if (r < 0) {

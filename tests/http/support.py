@@ -71,19 +71,20 @@ def _entry(name):
     return zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
 
 
-def torch_zip(tensors, folder="archive"):
-    """The bytes of what torch.save would write for a state dict {name: (dtype, shape, bytes)}."""
+def torch_zip(tensors, folder="archive", method=zipfile.ZIP_STORED):
+    """The bytes of what torch.save would write for a state dict {name: (dtype, shape, bytes)}. method: a zip's; torch
+    itself compresses nothing, but people unpack checkpoints and zip them again."""
     body = b"\x80\x02ccollections\nOrderedDict\n)R("
     for key, (name, (dtype, shape, _)) in enumerate(tensors.items()):
         body += _text(name) + _tensor(str(key), dtype, shape)
     body += b"u."
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(_entry(f"{folder}/data.pkl"), body)
-        archive.writestr(_entry(f"{folder}/byteorder"), "little")
+    with zipfile.ZipFile(out, "w", method) as archive:
+        archive.writestr(_entry(f"{folder}/data.pkl"), body, method)
+        archive.writestr(_entry(f"{folder}/byteorder"), "little", method)
         for key, (_, _, data) in enumerate(tensors.values()):
-            archive.writestr(_entry(f"{folder}/data/{key}"), data)
-        archive.writestr(_entry(f"{folder}/version"), "3\n")
+            archive.writestr(_entry(f"{folder}/data/{key}"), data, method)
+        archive.writestr(_entry(f"{folder}/version"), "3\n", method)
     return out.getvalue()
 
 

@@ -5,13 +5,32 @@ import json
 import unittest
 import zipfile
 
-from support import DaemonTest, big_model, linear_model, put, read_safetensors
+from support import DaemonTest, big_model, floats, linear_model, put, read_safetensors, torch_zip
 
 
 def open_zip(raw):
     archive = zipfile.ZipFile(io.BytesIO(raw))
     assert archive.testzip() is None, "a CRC is wrong"
     return archive
+
+
+class UnpackingTest(DaemonTest):
+    """What is compressed in an upload is unpacked by the worker, into a file that the daemon gave it."""
+    FLAGS = ("--limit-unpacked-bytes", 4096)
+
+    def zipped_again(self, floats_in_it):
+        return torch_zip({"w": ("float32", (floats_in_it,), floats(floats_in_it))}, method=zipfile.ZIP_DEFLATED)
+
+    def test_a_checkpoint_that_was_zipped_again_is_unpacked(self):
+        for _ in range(2):
+            path = self.file("again.pt", self.zipped_again(1024))
+            _, files, _ = self.curl("-fOJT", path, f"{self.daemon.base}/v1/convert/safetensors/", expect=0)
+            self.assertEqual(("F32", (1024,), floats(1024)), read_safetensors(files["again.safetensors"])["w"])
+
+    def test_unpacking_ends_at_its_limit(self):
+        status, _, raw = put(self.daemon, "/v1/convert/safetensors/again.pt", self.zipped_again(1025))
+        self.assertEqual(422, status)
+        self.assertIn(b"--limit-unpacked-bytes", raw)
 
 
 class ConversionTest(DaemonTest):

@@ -88,6 +88,22 @@ def twice_named():
     return out.getvalue().replace(b"archive/Data.pkl", b"archive/data.pkl")
 
 
+def calling():
+    """A good model whose pickle calls os.system."""
+    with zipfile.ZipFile(io.BytesIO(MODEL)) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    entries["archive/data.pkl"] = entries["archive/data.pkl"][:-2] + text("evil") + b"cos\nsystem\n(" + text("true") + b"tRu."
+    return archive_of(entries)
+
+
+def archive_of(files):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, raw in files.items():
+            archive.writestr(name, raw)
+    return out.getvalue()
+
+
 SQUARE = torch_zip({"up.weight": ("float32", (4, 4, 3, 3), floats(144))})
 CONV = torch_zip({"conv1.weight": ("float32", (8, 3, 1, 1), floats(24))})
 
@@ -107,6 +123,11 @@ DOCUMENTS = {
     "output_limit": ("mlx/m.pt", expanded()),
     "no_tensors": ("mlx/m.pt", pickled(b"\x80\x02}.")),
     "ambiguous_state_dict": ("mlx/m.pt", nested()),
+    "ambiguous_member": ("mlx/m.zip", archive_of({"a.pt": MODEL, "b.pt": MODEL})),
+    "member_not_found": ("mlx/m.zip?member=c.pt", archive_of({"a.pt": MODEL, "b.pt": MODEL})),
+    "shards_mismatch": ("mlx/m.zip", archive_of({"model-00001-of-00002.safetensors": one(), "model.safetensors.index.json": json.dumps(
+        {"weight_map": {"x": "model-00001-of-00002.safetensors", "y": "model-00002-of-00002.safetensors"}})})),
+    "findings_refused": ("mlx/m.pt?on_findings=dangerous", calling()),
     "state_dict_not_found": ("mlx/m.pt?state_dict=no.such", MODEL),
     "ambiguous_layout": ("mlx/m.pt", SQUARE),
     "assumption_refused": ("mlx/m.pt?assume=never", CONV),

@@ -359,6 +359,21 @@ static void a_host_that_is_none_is_not_shown(_unused_ void **state) {
 
 /* ---- capabilities, contract ---- */
 
+static void every_form_that_is_read_is_listed(_unused_ void **state) {
+    static const char *const forms[] = {"torch-zip",  "torch-legacy",  "tar",    "torchscript", "torchscript-mobile",
+                                        "pt2",        "torch-package", "pickle", "npy",         "npz",
+                                        "safetensors"};
+    json_t *json, *list;
+
+    call(ck_answer_capabilities, "");
+    json = json_of(text(), reply.body.length);
+    list = json_object_get(json, "forms");
+    assert_int_equal(json_array_size(list), CK_ARRAY_LEN(forms));
+    for (size_t i = 0; i < CK_ARRAY_LEN(forms); i++)
+        assert_string_equal(json_string_value(json_array_get(list, i)), forms[i]);
+    json_decref(json);
+}
+
 static void capabilities_come_from_the_tables(_unused_ void **state) {
     json_t *json, *properties, *limit;
     char etag[80];
@@ -444,6 +459,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(browsers_get_a_page_that_loads_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_host_that_is_none_is_not_shown, setup, teardown),
         cmocka_unit_test_setup_teardown(capabilities_come_from_the_tables, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_form_that_is_read_is_listed, setup, teardown),
         cmocka_unit_test_setup_teardown(the_contract_is_part_of_the_binary, setup, teardown),
     };
 

@@ -122,10 +122,43 @@ static void attribute_paths_are_judged_piece_by_piece(void **state) {
         {"torch._utils", "_rebuild_tensor_v2.__globals__", CK_FINDING_DANGEROUS},
         {"numpy", "ndarray.__class__.__subclasses__", CK_FINDING_DANGEROUS},
         {"builtins", "int.__class__.__base__", CK_FINDING_DANGEROUS},
+        {"collections", "_sys.modules", CK_FINDING_DANGEROUS},
+        {"random", "_os.system", CK_FINDING_DANGEROUS},
+        {"_sys", "modules", CK_FINDING_DANGEROUS},
     };
 
     (void)state;
     assert_judged(rows, CK_ARRAY_LEN(rows));
+}
+
+/* The dot where the module ends is the file's choice. */
+static void module_and_name_are_judged_as_one_path(void **state) {
+    static const struct judged rows[] = {
+        {"torch", "hub.load", CK_FINDING_DANGEROUS},
+        {"torch", "serialization.load", CK_FINDING_DANGEROUS},
+        {"torch", "serialization.load.__name__", CK_FINDING_DANGEROUS},
+        {"torch", "jit._script.x", CK_FINDING_DANGEROUS},
+        {"torch", "serialization.loader", CK_FINDING_UNKNOWN},
+        {"torch", "nn.Module", CK_FINDING_UNKNOWN},
+        {"joblib", "numpy_pickle.load", CK_FINDING_DANGEROUS},
+        {"uuid", "_get_command_stdout", CK_FINDING_DANGEROUS},
+        {"uuid", "UUID", CK_FINDING_CONTAINER},
+        {"logging", "FileHandler", CK_FINDING_DANGEROUS},
+        {"logging", "handlers.SocketHandler", CK_FINDING_DANGEROUS},
+        {"logging", "getLogger", CK_FINDING_UNKNOWN},
+        {"mine", "system.x.load", CK_FINDING_DANGEROUS},
+        {"mine", "x.load", CK_FINDING_UNKNOWN},
+    };
+    char name[1100];
+
+    (void)state;
+    assert_judged(rows, CK_ARRAY_LEN(rows));
+    memset(name, 'n', sizeof(name) - 1);
+    name[1018] = 0; /* 5 + 1 + 1018 = 1024 */
+    assert_int_equal(ck_finding_judge("first", name), CK_FINDING_UNKNOWN);
+    name[1018] = 'n';
+    name[1019] = 0;
+    assert_int_equal(ck_finding_judge("first", name), CK_FINDING_DANGEROUS);
 }
 
 static void a_prefix_is_no_mark_of_trust(void **state) {
@@ -257,6 +290,7 @@ int main(void) {
         cmocka_unit_test(names_of_containers_modules_and_arrays_are_container),
         cmocka_unit_test(names_that_reach_the_system_or_an_interpreter_are_dangerous),
         cmocka_unit_test(attribute_paths_are_judged_piece_by_piece),
+        cmocka_unit_test(module_and_name_are_judged_as_one_path),
         cmocka_unit_test(a_prefix_is_no_mark_of_trust),
         cmocka_unit_test(a_path_of_more_than_65_pieces_is_dangerous),
         cmocka_unit_test(equal_findings_are_counted_and_the_first_place_is_kept),

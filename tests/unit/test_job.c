@@ -62,7 +62,7 @@ static void read_document(struct run *run) {
 
 /* bytes: of the input. */
 static void run_job(struct run *run, const struct ck_spec *spec, const void *bytes, size_t n, const char *name) {
-    struct ck_job_sink sink = {create, run};
+    struct ck_job_sink sink = {create, run, -1};
     struct ck_progress progress = {.cancelled = is_cancelled, .ctx = run};
     struct ck_job_input input = {"model", name, memfd_create("input", MFD_CLOEXEC)};
     _cleanup_(ck_pool_freep) struct ck_pool *pool = NULL;
@@ -219,7 +219,7 @@ static void an_analysis_has_every_tensor_with_dtype_strides_tie_and_error(void *
     d = run.document;
     expect(d, "form", "\"torch-zip\"");
     assert_int_equal(json_integer_value(at(d, "bytes")), f.zip.length);
-    expect(d, "state_dict", "{\"path\":\"state_dict\",\"why\":\"the key state_dict\"}");
+    expect(d, "state_dict", "{\"alternatives\":[],\"path\":\"state_dict\",\"why\":\"the key state_dict\"}");
     expect(d, "tensors.0",
            "{\"path\":\"state_dict.a.w\",\"name\":\"a.w\",\"dtype\":\"float32\",\"shape\":[2,3],"
            "\"strides\":[3,1],\"bytes\":24,\"alias_of\":null,\"error\":null}");
@@ -436,6 +436,110 @@ static void a_file_that_is_no_checkpoint_is_refused(void **state) {
     expect(run.document, "error.code", "\"not_a_checkpoint\"");
 }
 
+static void an_analysis_names_the_other_sets_of_weights(void **state) {
+    static const char *const options[] = {"state_dict", "a.net", NULL};
+    _cleanup_(run_release) struct run run = {0};
+
+    (void)state;
+    analyze_tree(&run, "{a:{net:{c.w:T,c.b:T},other:{d.w:T}},best:{e.w:T},optimizer:{x.w:T},epoch:5}", options);
+    assert_int_equal(run.r, 0);
+    expect(run.document, "state_dict.path", "\"a.net\"");
+    expect(run.document, "state_dict.alternatives", "[\"a.other\",\"best\"]");
+    expect(run.document, "hints.torch", "null");
+}
+
+static void tuples_of_quantized_layers_belong_to_the_state_dict(void **state) {
+    _cleanup_(run_release) struct run run = {0};
+
+    (void)state;
+    analyze_tree(&run, "{scale:T1,zero_point:T1,p.dtype:N,q.dtype:N,p._packed_params:(T9,T)}", NULL);
+    assert_int_equal(run.r, 0);
+    expect(run.document, "state_dict.path", "\"\"");
+    expect(run.document, "tensors.2.name", "\"p._packed_params.0\"");
+    expect(run.document, "tensors.3.name", "\"p._packed_params.1\"");
+}
+
+static void skip_bad_leaves_out_what_cannot_be_read_and_says_why(void **state) {
+    static const char *const options[] = {"skip_bad", "true", NULL};
+    static const char *const targets[] = {"safetensors", "mlx"};
+
+    (void)state;
+    for (size_t i = 0; i < CK_ARRAY_LEN(targets); i++) {
+        _cleanup_(tf_release) struct torch_file f;
+        _cleanup_(run_release) struct run run = {0};
+
+        many_kinds(&f);
+        run_torch(&run, &f, targets[i], false, options);
+        assert_int_equal(run.r, 0);
+        assert_int_equal(run.result.dropped, 2);
+        expect(run.document, "dropped.0.from", "\"c.far\"");
+        expect(run.document, "dropped.0.why", "\"tensor_out_of_bounds\"");
+        expect(run.document, "dropped.1.from", "\"c.odd\"");
+        expect(run.document, "dropped.1.why", "\"unsupported_dtype\"");
+        expect(run.document, "refused", "[]");
+    }
+}
+
+static void skip_bad_with_nothing_left_is_an_error(void **state) {
+    static const char *const options[] = {"skip_bad", "true", NULL};
+    _cleanup_(tf_release) struct torch_file f;
+    _cleanup_(run_release) struct run run = {0};
+
+    (void)state;
+    tf_init(&f);
+    tf_tree(&f, "{w:T99}");
+    tf_record(&f, "0", "", 0);
+    run_torch(&run, &f, "safetensors", false, options);
+    assert_int_equal(run.r, CK_E_NO_TENSORS);
+    expect(run.document, "dropped.0.why", "\"tensor_out_of_bounds\"");
+}
+
+static void untie_writes_a_tie_under_each_name(void **state) {
+    static const char *const options[] = {"skip_bad", "true", "untie", "true", NULL};
+    _cleanup_(tf_release) struct torch_file f;
+    _cleanup_(run_release) struct run run = {0};
+
+    (void)state;
+    many_kinds(&f);
+    run_torch(&run, &f, "safetensors", false, options);
+    assert_int_equal(run.r, 0);
+    assert_int_equal(run.result.tensors, 4);
+    assert_int_equal(run.result.aliases, 0);
+    expect(run.document, "aliases", "[]");
+    expect(run.document, "tensors.2.out", "\"b.tied\"");
+}
+
+static void on_findings_refuses_what_it_says(void **state) {
+    static const struct {
+        const char *tree, *option;
+        int r;
+    } cases[] = {{"{w:T,x:os.system{}}", "report", 0},
+                 {"{w:T,x:os.system{}}", "dangerous", CK_E_FINDINGS_REFUSED},
+                 {"{w:T,x:os.system{}}", "any", CK_E_FINDINGS_REFUSED},
+                 {"{w:T,x:my.Config{}}", "dangerous", 0},
+                 {"{w:T,x:my.Config{}}", "any", CK_E_FINDINGS_REFUSED},
+                 {"{w:T}", "any", 0}};
+    static const float zeros[64];
+
+    (void)state;
+    for (size_t i = 0; i < CK_ARRAY_LEN(cases) * 2; i++) {
+        const char *options[] = {"on_findings", cases[i / 2].option, NULL};
+        _cleanup_(tf_release) struct torch_file f;
+        _cleanup_(run_release) struct run run = {0};
+
+        tf_init(&f);
+        tf_tree(&f, cases[i / 2].tree);
+        tf_record(&f, "0", zeros, sizeof(zeros));
+        run_torch(&run, &f, i % 2 ? "mlx" : "safetensors", false, options);
+        assert_int_equal(run.r, cases[i / 2].r);
+        if (run.r == 0)
+            continue;
+        assert_non_null(strstr(run.err.message, i / 2 < 4 ? "os.system" : "my.Config"));
+        assert_string_equal(run.err.where, "archive/data.pkl");
+        expect(run.document, "error.code", "\"findings_refused\"");
+    }
+}
+
 static void a_cancelled_analysis_gives_nothing(void **state) {
     _cleanup_(tf_release) struct torch_file f;
     _cleanup_(run_release) struct run run = {.cancelled = true};
@@ -545,6 +649,12 @@ int main(void) {
         cmocka_unit_test(two_equal_state_dicts_are_refused_with_their_paths),
         cmocka_unit_test(the_option_state_dict_chooses_what_is_analyzed),
         cmocka_unit_test(a_file_that_is_no_checkpoint_is_refused),
+        cmocka_unit_test(an_analysis_names_the_other_sets_of_weights),
+        cmocka_unit_test(tuples_of_quantized_layers_belong_to_the_state_dict),
+        cmocka_unit_test(skip_bad_leaves_out_what_cannot_be_read_and_says_why),
+        cmocka_unit_test(skip_bad_with_nothing_left_is_an_error),
+        cmocka_unit_test(untie_writes_a_tie_under_each_name),
+        cmocka_unit_test(on_findings_refuses_what_it_says),
         cmocka_unit_test(a_cancelled_analysis_gives_nothing),
         cmocka_unit_test(a_dry_run_writes_the_plan_that_the_conversion_then_follows),
         cmocka_unit_test(a_plan_that_refuses_is_a_successful_dry_run),

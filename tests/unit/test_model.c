@@ -336,24 +336,53 @@ static void endless_wrapping_ends(void **state) {
     expect_fault(open_w(&f, &o), CK_E_UNSUPPORTED_TENSOR, "--limit-pickle-depth");
 }
 
-static void lazy_conjugate_is_refused(void **state) {
-    FILE_AND_RESULT;
+static void put_lazy(struct torch_file *f, const char *class_, const char *bit) {
+    begin_entry(f, "w");
+    tf_global(f, "torch._utils", "_rebuild_tensor_v2");
+    tf_op(f, "(");
+    tf_storage(f, class_, "0", 4);
+    tf_int(f, 0);
+    tf_ints(f, 1, (const int64_t[]){4});
+    tf_ints(f, 1, (const int64_t[]){1});
+    tf_raw(f, "\x89", 1);
+    tf_hooks(f);
+    tf_op(f, "}");
+    tf_text(f, bit);
+    tf_raw(f, "\x88", 1);
+    tf_op(f, "stR");
+    tf_record(f, "0", floats, sizeof(floats));
+}
 
-    begin_entry(&f, "w");
-    tf_global(&f, "torch._utils", "_rebuild_tensor_v2");
-    tf_op(&f, "(");
-    tf_storage(&f, "ComplexFloatStorage", "0", 4);
-    tf_int(&f, 0);
-    tf_ints(&f, 1, (const int64_t[]){4});
-    tf_ints(&f, 1, (const int64_t[]){1});
-    tf_raw(&f, "\x89", 1);
-    tf_hooks(&f);
-    tf_op(&f, "}");
-    tf_text(&f, "conj");
-    tf_raw(&f, "\x88", 1);
-    tf_op(&f, "stR");
-    tf_record(&f, "0", floats, sizeof(floats));
-    expect_fault(open_w(&f, &o), CK_E_UNSUPPORTED_TENSOR, "conj");
+static void lazy_bits_stay_with_the_tensor(void **state) {
+    static const struct {
+        const char *class_, *bit;
+        bool conj, neg;
+    } cases[] = {{"ComplexFloatStorage", "conj", true, false},
+                 {"ComplexFloatStorage", "neg", false, true},
+                 {"FloatStorage", "neg", false, true},
+                 {"FloatStorage", "other", false, false}};
+
+    for (size_t i = 0; i < CK_ARRAY_LEN(cases); i++) {
+        const struct ck_tensor *tensor;
+        FILE_AND_RESULT;
+
+        put_lazy(&f, cases[i].class_, cases[i].bit);
+        tensor = open_w(&f, &o);
+        assert_int_equal(tensor->error, 0);
+        assert_int_equal(tensor->conj, cases[i].conj);
+        assert_int_equal(tensor->neg, cases[i].neg);
+    }
+}
+
+static void lazy_bits_that_torch_cannot_resolve_are_refused(void **state) {
+    static const char *const cases[][2] = {{"FloatStorage", "conj"}, {"BoolStorage", "neg"}};
+
+    for (size_t i = 0; i < CK_ARRAY_LEN(cases); i++) {
+        FILE_AND_RESULT;
+
+        put_lazy(&f, cases[i][0], cases[i][1]);
+        expect_fault(open_w(&f, &o), CK_E_UNSUPPORTED_TENSOR, "conj or neg bit");
+    }
 }
 
 static void equal_views_of_one_storage_are_aliases_and_empty_ones_are_not(void **state) {
@@ -492,7 +521,8 @@ int main(void) {
         cmocka_unit_test(kinds_without_dense_data_are_named),
         cmocka_unit_test(subclass_of_a_tensor_is_read_through_its_function),
         cmocka_unit_test(endless_wrapping_ends),
-        cmocka_unit_test(lazy_conjugate_is_refused),
+        cmocka_unit_test(lazy_bits_stay_with_the_tensor),
+        cmocka_unit_test(lazy_bits_that_torch_cannot_resolve_are_refused),
         cmocka_unit_test(equal_views_of_one_storage_are_aliases_and_empty_ones_are_not),
         cmocka_unit_test(tensors_are_read_after_the_pickle_ended),
         cmocka_unit_test(root_that_is_a_tensor_is_called_value),

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <cmocka.h>
 #include <jansson.h>
 #include <openssl/evp.h>
@@ -34,14 +35,20 @@ static const char *text_of(const json_t *object, const char *key) {
     return value ? json_string_value(value) : "";
 }
 
-static int open_file(const char *name, struct ck_model **ret_model, struct ck_source *source, struct ck_error *err) {
+/* The file behind `scratch` is closed by the caller. */
+static int open_file(const char *name, struct ck_scratch *scratch, struct ck_model **ret_model,
+                     struct ck_source *source, struct ck_error *err) {
+    struct ck_model_options options = {.scratch = scratch};
     char path[900];
 
     snprintf(path, sizeof(path), "%s/files/%s", folder, name);
     source->fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_true(source->fd >= 0);
     assert_int_equal(ck_source_from_fd(source->fd, source, err), 0);
-    return ck_model_open(source, &ck_limits_default, NULL, ret_model, err);
+    *scratch =
+        (struct ck_scratch){.fd = memfd_create("scratch", MFD_CLOEXEC), .limit = ck_limits_default.unpacked_bytes};
+    assert_true(scratch->fd >= 0);
+    return ck_model_open(source, &ck_limits_default, &options, ret_model, err);
 }
 
 static void swap_units(uint8_t *element, unsigned size, unsigned unit) {
@@ -108,6 +115,16 @@ static void compare_ints(const json_t *expected, uint32_t n, const int64_t *item
         assert_int_equal(json_integer_value(json_array_get(expected, i)), items[i]);
 }
 
+/* Of a quantized tensor the manifest has the codes. */
+static void compare_quantizer(const struct ck_tensor *tensor, const json_t *expected) {
+    assert_int_equal(tensor->quantizer != NULL, json_object_get(expected, "qscheme") != NULL);
+    assert_string_equal(ck_dtype_row(tensor->view.dtype)->torch, text_of(expected, "dtype"));
+    if (!tensor->quantizer)
+        return;
+    assert_string_equal(text_of(expected, "qscheme"), "per_tensor_affine");
+    assert_true(tensor->quantizer->scale == json_real_value(json_object_get(expected, "scale")));
+}
+
 static void compare_tensor(const struct ck_model *model, const json_t *expected) {
     const char *path = text_of(expected, "name");
     const struct ck_tensor *tensor;
@@ -118,7 +135,9 @@ static void compare_tensor(const struct ck_model *model, const json_t *expected)
     if (!tensor)
         print_error("no tensor %s\n", path);
     assert_non_null(tensor);
-    assert_string_equal(ck_dtype_row(tensor->view.dtype)->torch, text_of(expected, "dtype"));
+    if (tensor->error != 0)
+        fail_msg("%s: %s", path, tensor->error_message);
+    compare_quantizer(tensor, expected);
     compare_ints(json_object_get(expected, "shape"), tensor->view.rank, tensor->view.shape);
     compare_ints(json_object_get(expected, "stride"), tensor->view.rank, tensor->view.stride);
     if (json_object_get(expected, "offset"))
@@ -127,44 +146,47 @@ static void compare_tensor(const struct ck_model *model, const json_t *expected)
      * state_dict() has it not. */
     if (json_is_true(json_object_get(expected, "required")) && model->n_modules == 0)
         assert_true(inside);
-    if (json_object_get(expected, "qscheme")) {
-        assert_int_equal(tensor->error, CK_E_UNSUPPORTED_TENSOR);
-    } else if (tensor->error != 0) {
-        fail_msg("%s: %s", path, tensor->error_message);
-    }
     if (!text_of(expected, "sha256")[0])
         return;
     digest_view(model, tensor, hex);
     assert_string_equal(hex, text_of(expected, "sha256"));
 }
 
+/* What the manifest has beside the model: views that torch.jit makes of an LSTM's weights again, the optimizer in
+ * another file of the archive. */
+static bool is_beside(const json_t *file, const json_t *tensor) {
+    const char *name = text_of(file, "name"), *path = text_of(tensor, "name");
+
+    return (strcmp(name, "unitree_g1_motion.pt") == 0 && strncmp(path, "memory._flat_weights.", 21) == 0) ||
+           (strcmp(name, "sb3_a2c_cartpole.zip") == 0 && strncmp(path, "state.", 6) == 0);
+}
+
 static void compare_file(const json_t *file) {
     const json_t *tensors = json_object_get(file, "tensors"), *tensor;
+    struct ck_scratch scratch;
+    unsigned beside = 0;
     _cleanup_(ck_model_freep) struct ck_model *model = NULL;
     struct ck_source source = {.fd = -1};
     struct ck_error err = {0};
     size_t i;
 
-    if (open_file(text_of(file, "name"), &model, &source, &err) < 0)
+    if (open_file(text_of(file, "name"), &scratch, &model, &source, &err) < 0)
         fail_msg("%s: %s", text_of(file, "name"), err.message);
     print_message("   %s: %u tensors at \"%s\" (%s), %u outside, %u modules\n", text_of(file, "name"), model->n_tensors,
                   model->root_path, model->root_why, model->n_outside, model->n_modules);
-    assert_int_equal(model->n_tensors + model->n_outside, json_array_size(tensors));
     json_array_foreach(tensors, i, tensor) {
-        compare_tensor(model, tensor);
+        if (is_beside(file, tensor))
+            beside++;
+        else
+            compare_tensor(model, tensor);
     }
+    assert_int_equal(model->n_tensors + model->n_outside, json_array_size(tensors) - beside);
     close(source.fd);
-}
-
-static bool holds_numpy_only(const json_t *file) {
-    const json_t *first = json_array_get(json_object_get(file, "tensors"), 0);
-
-    return first && strcmp(text_of(first, "kind"), "numpy") == 0;
+    close(scratch.fd);
 }
 
 static bool is_read(const json_t *file) {
-    return (strcmp(text_of(file, "form"), "torch-zip") == 0 || strcmp(text_of(file, "form"), "safetensors") == 0) &&
-           strcmp(text_of(file, "expect"), "tensors") == 0 && !holds_numpy_only(file);
+    return strcmp(text_of(file, "expect"), "tensors") == 0;
 }
 
 static void real_files_give_every_tensor_of_the_manifest(void **state) {
@@ -185,11 +207,11 @@ static void real_files_give_every_tensor_of_the_manifest(void **state) {
         compare_file(file);
         read++;
     }
-    assert_true(read >= 25);
+    assert_true(read >= 60);
     json_decref(manifest);
 }
 
-static void files_of_other_forms_are_refused_by_name(void **state) {
+static void files_without_weights_are_refused_by_name(void **state) {
     json_t *manifest, *file;
     size_t i;
 
@@ -203,12 +225,13 @@ static void files_of_other_forms_are_refused_by_name(void **state) {
     json_array_foreach(json_object_get(manifest, "files"), i, file) {
         _cleanup_(ck_model_freep) struct ck_model *model = NULL;
         struct ck_source source = {.fd = -1};
+        struct ck_scratch scratch;
         struct ck_error err = {0};
         int r;
 
-        if (is_read(file))
+        if (is_read(file) || strstr(text_of(file, "expect"), "or read through"))
             continue;
-        r = open_file(text_of(file, "name"), &model, &source, &err);
+        r = open_file(text_of(file, "name"), &scratch, &model, &source, &err);
         print_message("   %s: %s: %s\n", text_of(file, "name"), ck_error_row(r)->name, err.message);
         assert_true(r < 0);
         assert_int_equal(err.code, r);
@@ -219,6 +242,7 @@ static void files_of_other_forms_are_refused_by_name(void **state) {
             assert_true(model->findings.count > 0);
         }
         close(source.fd);
+        close(scratch.fd);
     }
     json_decref(manifest);
 }
@@ -226,7 +250,7 @@ static void files_of_other_forms_are_refused_by_name(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(real_files_give_every_tensor_of_the_manifest),
-        cmocka_unit_test(files_of_other_forms_are_refused_by_name),
+        cmocka_unit_test(files_without_weights_are_refused_by_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

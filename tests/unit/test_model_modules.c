@@ -336,15 +336,35 @@ static void expect_form(const char *entry, const char *pickle_name, int code, co
 
 static void other_zips_are_named(void **state) {
     (void)state;
-    expect_form("archive/constants.pkl", "archive/data.pkl", CK_E_UNSUPPORTED_FORM, "TorchScript archive");
-    expect_form("archive/bytecode.pkl", "archive/data.pkl", CK_E_UNSUPPORTED_FORM, "mobile");
-    expect_form("archive/.data/extern_modules", "archive/data.pkl", CK_E_UNSUPPORTED_FORM, "torch.package");
-    expect_form("archive/archive_format", NULL, CK_E_UNSUPPORTED_FORM, "exported program");
-    expect_form("_stable_baselines3_version", NULL, CK_E_UNSUPPORTED_FORM, "Stable-Baselines3");
-    expect_form("MAR-INF/MANIFEST.json", NULL, CK_E_UNSUPPORTED_FORM, "TorchServe");
-    expect_form("x.npy", NULL, CK_E_UNSUPPORTED_FORM, "NumPy");
-    expect_form("run/best.pth", NULL, CK_E_UNSUPPORTED_FORM, "run/best.pth");
+    expect_form("archive/attributes.pkl", "archive/data.pkl", CK_E_UNSUPPORTED_FORM, "torch 1.0 to 1.2");
+    expect_form("archive/tensors/0", NULL, CK_E_UNSUPPORTED_FORM, "torch 1.0 to 1.2");
+    expect_form("archive/archive_format", NULL, CK_E_NO_TENSORS, "exported program");
+    expect_form("_stable_baselines3_version", NULL, CK_E_UNSUPPORTED_FORM, "holds no checkpoint");
+    expect_form("MAR-INF/MANIFEST.json", NULL, CK_E_UNSUPPORTED_FORM, "holds no checkpoint");
+    expect_form("x.npy", NULL, 0, "");
+    expect_form("run/best.pth", NULL, CK_E_NOT_A_CHECKPOINT, "in run/best.pth: ");
     expect_form("archive/version", NULL, CK_E_UNSUPPORTED_FORM, "half-way");
+}
+
+/* torch.save(quantize_dynamic(model)): weights in the state of a C++ object, under the name of the attribute. */
+static void packed_params_are_part_of_the_state_dict(void **state) {
+    TREE_AND_RESULT("q.M{_parameters:{},_buffers:{},_modules:{fc:q.P{_parameters:{},_buffers:{},_modules:{},dtype:N,"
+                    "_packed_params:torch.ScriptObject((T4,T2),'__torch__.P')}}}");
+
+    assert_int_equal(o.r, 0);
+    expect_names(o.model, "fc._packed_params.0 fc._packed_params.1");
+    assert_int_equal(o.model->tensors[0].view.shape[0], 4);
+    assert_int_equal(o.model->tensors[1].view.shape[0], 2);
+    assert_int_equal(o.model->n_outside, 0);
+}
+
+/* No (value, class name): an attribute like any other. */
+static void other_states_of_such_objects_are_attributes(void **state) {
+    TREE_AND_RESULT("q.M{_parameters:{w:T},_buffers:{},_modules:{},_packed_params:torch.ScriptObject((T4,T2))}");
+
+    assert_int_equal(o.r, 0);
+    expect_names(o.model, "w");
+    assert_int_equal(o.model->n_outside, 2);
 }
 
 static void two_pickles_are_two_readings(void **state) {
@@ -435,6 +455,8 @@ int main(void) {
         cmocka_unit_test(object_graphs_are_walked_once),
         cmocka_unit_test(keys_of_every_type_are_printed),
         cmocka_unit_test(other_zips_are_named),
+        cmocka_unit_test(packed_params_are_part_of_the_state_dict),
+        cmocka_unit_test(other_states_of_such_objects_are_attributes),
         cmocka_unit_test(two_pickles_are_two_readings),
         cmocka_unit_test(prefix_may_be_anything),
         cmocka_unit_test(dangerous_globals_are_reported_and_not_run),

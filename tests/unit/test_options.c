@@ -162,6 +162,32 @@ static void bad_values_are_refused(void **state) {
     assert_int_equal(set("max_shard_size", "99999999999999999999999", &err), CK_E_BAD_OPTION);
 }
 
+static void what_becomes_of_odd_tensors_is_a_choice(void **state) {
+    static const struct {
+        const char *target, *name, *value;
+        int r;
+    } cases[] = {{"mlx", "quantized", "keep", 0},
+                 {"safetensors", "quantized", "dequantize", 0},
+                 {"mlx", "quantized", "int8", CK_E_BAD_OPTION},
+                 {"mlx", "skip_bad", "true", 0},
+                 {"safetensors", "skip_bad", "yes", CK_E_BAD_OPTION},
+                 {"safetensors", "untie", "true", 0},
+                 {"mlx", "untie", "true", CK_E_BAD_OPTION},
+                 {"mlx", "on_findings", "dangerous", 0},
+                 {"safetensors", "on_findings", "any", 0},
+                 {"safetensors", "on_findings", "refuse", CK_E_BAD_OPTION}};
+
+    (void)state;
+    for (size_t i = 0; i < CK_ARRAY_LEN(cases); i++) {
+        _cleanup_(ck_spec_release) struct ck_spec spec = {0};
+
+        assert_int_equal(ck_spec_init(&spec, cases[i].target, NULL, NULL), 0);
+        assert_int_equal(ck_spec_set(&spec, cases[i].name, cases[i].value, NULL), cases[i].r);
+        if (cases[i].r == 0)
+            assert_string_equal(ck_spec_get(&spec, cases[i].name), cases[i].value);
+    }
+}
+
 static void an_option_given_twice_or_to_the_wrong_target_is_refused(void **state) {
     struct ck_spec spec;
 
@@ -209,6 +235,7 @@ int main(void) {
         cmocka_unit_test(an_option_of_analyses_is_refused_by_a_conversion),
         cmocka_unit_test(pairs_split_at_the_last_colon),
         cmocka_unit_test(bad_values_are_refused),
+        cmocka_unit_test(what_becomes_of_odd_tensors_is_a_choice),
         cmocka_unit_test(an_option_given_twice_or_to_the_wrong_target_is_refused),
         cmocka_unit_test(pairs_and_text_are_bounded),
     };
