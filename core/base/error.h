@@ -71,6 +71,7 @@
     X(NAME_CLASH,                 document, 422, false, "two tensors would get the same name",             "rename one of them before saving")               \
     X(FINDINGS_REFUSED,           document, 422, false, "the pickle of the file names what it should not",  "do not load the file with torch.load; on_findings=report converts it all the same, which runs nothing") \
     X(ALREADY_CONVERTED,          document, 422, false, "the file is already in MLX layout",               "input_layout=mlx keeps its layout, input_layout=torch converts it all the same") \
+    X(FOREIGN_LAYOUT,             document, 422, false, "the weights are in another framework's layout",   "the target safetensors takes them as they are; input_layout=torch converts them as if they were torch's") \
     X(WORKER_CRASHED,             worker,   422, false, "the worker process that read this file crashed",  "please report the file; nothing else was harmed") \
     X(WORKER_OOM,                 worker,   422, false, "the worker process ran out of its memory",        "raise --worker-memory")                          \
     X(WORKER_TIMEOUT,             worker,   422, false, "the worker process took too long",                "raise --worker-silence or --worker-cpu")         \

@@ -35,7 +35,7 @@ bool ck_job_kind_from_name(const char *name, enum ck_job_kind *ret_kind);
     X(rules,          PAIRS,  "PATTERN:RULE,...",              "",           "",    "forces the rule of single tensors, by name or glob: *.scale:identity; drop leaves a tensor out") \
     X(assume,         CHOICE, "convention,never",              "convention", "mlx", "never: refuse where a layer could only be assumed")                  \
     X(dtype,          CHOICE, "keep,float32,float16,bfloat16", "keep",       "mlx", "type of floating-point tensors; keep: as they are, float64 becomes float32") \
-    X(input_layout,   CHOICE, "auto,torch,mlx",                "auto",       "mlx", "auto refuses a file that is already marked as MLX; mlx keeps its layout, torch converts it all the same") \
+    X(input_layout,   CHOICE, "auto,torch,mlx",                "auto",       "mlx", "auto refuses a file that is marked as MLX already, or is another framework's; mlx keeps its layout, torch converts it all the same") \
     X(state_dict,     TEXT,   "PATH",                          "",           "",    "dotted path of the set of weights to take, when the file holds several")     \
     X(member,         TEXT,   "PATH",                          "",           "",    "the file to take, when the upload is an archive (zip, tar) that holds several")          \
     X(quantized,      CHOICE, "dequantize,keep",               "dequantize", "",   "tensors that torch quantized: dequantize writes the floats they stand for; keep writes their integers, with NAME.scale and NAME.zero_point") \

@@ -117,9 +117,11 @@ static int describe(struct ck_bundle *b, const char *taken) {
 static int read_unit(struct ck_bundle *b, const struct ck_bundle_unit *unit, const char *rest) {
     int r = unit->shards > 0 ? read_shards(b, unit) : read_file(b, unit, rest);
 
-    if (r == 0 && ck_bundle_is_parameters(b, unit->name))
+    if (r == 0 && ck_bundle_is_parameters(b, unit->name)) {
+        b->model->foreign = "TensorFlow";
         ck_findings_add(&b->model->findings, CK_FINDING_STRUCTURE, unit->name, 0, "", "",
                         "weights of TensorFlow (Stable Baselines 2): kernels lie in its order, the output last", false);
+    }
     return r < 0 ? r : describe(b, unit->name);
 }
 

@@ -98,6 +98,7 @@ struct ck_model {
     uint32_t            n_alternatives;
     const char         *torch_hint; /* the releases of torch that write such archives: ">=2.1, <2.7"; NULL: not known */
     bool                marked_mlx; /* safetensors metadata says format = mlx */
+    const char         *foreign;    /* the framework whose layouts the weights have ("Paddle"), NULL: torch's, as far as can be told */
     struct ck_storage  *storages;
     uint32_t            n_storages;
     struct ck_tensor   *tensors; /* those of the chosen state dict, in its order */

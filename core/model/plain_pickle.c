@@ -60,6 +60,7 @@ int ck_plain_pickle_index(struct ck_model *model, const struct ck_source *source
     _cleanup_(ck_rebuild_release) struct ck_rebuild rebuild = {0};
     struct ck_model_options own = options ? *options : (struct ck_model_options){0};
     uint32_t count = 0;
+    ck_ref names;
     int r;
 
     r = ck_pickle_run_stream(source, entry, limits, &model->findings, &pickle, &count, err);
@@ -69,5 +70,8 @@ int ck_plain_pickle_index(struct ck_model *model, const struct ck_source *source
         r = ck_rebuild_init(&rebuild, &pickle, limits, &model->arena, find_nothing, NULL, "", err);
     if (r == 0 && count > 1)
         r = pick_root(&rebuild, &pickle, entry, &model->findings, &own, err);
+    /* paddle.save() lists how it calls the parameters under this key; its Linear weights stand [in, out]. */
+    if (r == 0 && ck_pickle_find(&pickle, pickle.root, "StructuredToParameterName@@", &names))
+        model->foreign = "Paddle";
     return r < 0 ? r : ck_model_from_graph(model, &rebuild, entry, &own, err);
 }

@@ -88,6 +88,13 @@ def twice_named():
     return out.getvalue().replace(b"archive/Data.pkl", b"archive/data.pkl")
 
 
+def paddle():
+    """A dict of one numpy array, with the key that paddle.save() adds."""
+    dtype = b"cnumpy\ndtype\n(" + text("f4") + b"K\x00K\x01tR(K\x03" + text("<") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    array = (b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85C\x01btR(K\x01K\x02K\x04\x86" + dtype + b"\x89C\x20" + floats(8) + b"tb")
+    return b"\x80\x03}(" + text("fc.weight") + array + text("StructuredToParameterName@@") + b"}" + text("fc.weight") + text("linear_0.w_0") + b"su."
+
+
 def calling():
     """A good model whose pickle calls os.system."""
     with zipfile.ZipFile(io.BytesIO(MODEL)) as archive:
@@ -139,6 +146,7 @@ DOCUMENTS = {
     "name_clash": ("mlx/m.pt", torch_zip({"a.in_proj_weight": ("float32", (12, 4), floats(48)), "a.in_proj_bias": ("float32", (12,), floats(12)),
                                           "a.out_proj.weight": ("float32", (4, 4), floats(16)), "a.out_proj.bias": ("float32", (4,), floats(4)),
                                           "a.query_proj.weight": ("float32", (4, 4), floats(16))})),
+    "foreign_layout": ("mlx/m.pdparams", paddle()),
     "already_converted": ("mlx/m.safetensors", one(format="mlx")),
     "bad_rule": ("mlx/m.pt?layers=fc:Conv9d", MODEL),
     "worker_crashed": ("mlx/crash.pt", MODEL),
