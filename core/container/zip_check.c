@@ -13,6 +13,9 @@
 #define FLAG_ENCRYPTED                                                                                                 \
     0x2061u /* encryption, patched data, strong encryption, masked headers: what scanners stumble over */
 
+#define EXTERNAL_ATTRIBUTES 38u /* in a central header */
+#define DOS_FOLDER          0x10u
+
 #define EXTRA_ZIP64        0x0001u
 #define EXTRA_UNICODE_PATH 0x7075u
 
@@ -295,6 +298,9 @@ static int check_entry(struct check *check, struct ck_error *err) {
     if (r < 0)
         return r;
     judge_name(check, &central, raw.name);
+    /* torch's miniz takes such an entry for a folder and reads nothing of it, whatever its name. */
+    if ((central.head[EXTERNAL_ATTRIBUTES] & DOS_FOLDER) != 0 && raw.size > 0)
+        finding(check, raw.name, "the entry is marked as a folder, but has bytes, which are taken");
     check->raws.items[check->raws.count++] = raw;
     return 0;
 }

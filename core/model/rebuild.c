@@ -77,7 +77,27 @@ void ck_rebuild_release(struct ck_rebuild *rebuild) {
     free(rebuild->storages);
     free(rebuild->nested);
     ck_strmap_release(&rebuild->by_key);
+    ck_strmap_release(&rebuild->dtypes);
     *rebuild = (struct ck_rebuild){0};
+}
+
+int ck_rebuild_note_dtypes(struct ck_rebuild *rebuild, struct ck_error *err) {
+    struct ck_storage_id id;
+    uint32_t dtype;
+
+    for (ck_ref ref = 0; ref < rebuild->pickle->count; ref++) {
+        const char *key;
+
+        if (!ck_storage_id_is(rebuild->pickle, ref) || ck_storage_id_parse(rebuild->pickle, ref, &id) ||
+            ck_strmap_get(&rebuild->dtypes, id.key, &dtype))
+            continue;
+        key = ck_arena_strdup(rebuild->arena, id.key);
+        if (!key)
+            return ck_model_memory_spent(rebuild->limits, err);
+        if (!ck_strmap_set(&rebuild->dtypes, key, (uint32_t)id.dtype))
+            return ck_error_set(err, CK_E_OUT_OF_MEMORY, NULL, "no memory for the storages");
+    }
+    return 0;
 }
 
 /* The tensor exists but cannot be read. The first fault stays. */
@@ -320,6 +340,23 @@ static int parse_storage(struct ck_rebuild *rebuild, ck_ref storage, struct ck_s
                  ck_arena_printf(rebuild->arena, "its storage is a stream inside a byte string, %s", problem), err);
 }
 
+/* An UntypedStorage has no dtype of its own: its tensors name theirs. Of an empty one nothing can be misread. */
+static int check_dtype(const struct ck_rebuild *rebuild, const struct ck_storage_id *id, struct ck_rebuilt *tensor,
+                       struct ck_error *err) {
+    uint32_t first;
+
+    if (id->untyped || id->numel == 0 || id->dtype == CK_DTYPE_END_ ||
+        !ck_strmap_get(&rebuild->dtypes, id->key, &first) || first == (uint32_t)id->dtype)
+        return 0;
+    return fault(
+        rebuild, tensor, CK_E_UNSUPPORTED_TENSOR,
+        ck_arena_printf(rebuild->arena,
+                        "its storage %.200s%.200s is a %.200s here and another class before, which torch would "
+                        "take",
+                        rebuild->place, id->key, id->class_),
+        err);
+}
+
 /* storage, offset, size, stride: dense tensors and the quantized ones. */
 static int read_dense(struct ck_rebuild *rebuild, const struct rebuild_row *row, ck_ref arguments,
                       struct ck_rebuilt *tensor, struct ck_error *err) {
@@ -337,6 +374,8 @@ static int read_dense(struct ck_rebuild *rebuild, const struct rebuild_row *row,
     if (r < 0 || tensor->error != 0)
         return r;
     r = parse_storage(rebuild, storage, &id, tensor, err);
+    if (r == 0 && tensor->error == 0)
+        r = check_dtype(rebuild, &id, tensor, err);
     if (r < 0 || tensor->error != 0)
         return r;
     first = ck_pickle_get(pickle, offset);

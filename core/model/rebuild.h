@@ -56,6 +56,7 @@ struct ck_rebuild {
     struct ck_storage *storages;
     uint32_t n_storages, storages_capacity;
     struct ck_strmap by_key; /* key -> storage, or CK_NO_INDEX: no such record */
+    struct ck_strmap dtypes; /* key -> dtype of the first id with it; see ck_rebuild_note_dtypes() */
 
     /* For arrays and nested streams. */
     struct ck_scratch *scratch;   /* borrowed, or NULL */
@@ -73,6 +74,11 @@ struct ck_rebuild {
 int ck_rebuild_init(struct ck_rebuild *rebuild, const struct ck_pickle *pickle, const struct ck_limits *limits,
                     struct ck_arena *arena, ck_storage_find_fn find, void *find_ctx, const char *place,
                     struct ck_error *err);
+
+/* For files that torch.load reads: it makes a storage of the first id with its key, in the order of the stream, and gives
+ * it to every later id, dtype included. A tensor whose id names another dtype is from now on refused, since torch would
+ * read it differently; torch.save never writes one. Returns 0; CK_E_TENSOR_LIMIT (model_memory); CK_E_OUT_OF_MEMORY. */
+int ck_rebuild_note_dtypes(struct ck_rebuild *rebuild, struct ck_error *err);
 
 /* If the value is a tensor, sets *ret_index to its place in rebuild->tensors, else to CK_NO_INDEX. The same value gives
  * the same index. A tensor that cannot be read is one with `error` set. Returns 0; CK_E_TENSOR_LIMIT (dims,

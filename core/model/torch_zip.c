@@ -130,6 +130,9 @@ static int index_pickle(const struct ck_zip *zip, const struct ck_zip_entry *ent
     if (r < 0)
         return r;
     rebuild.passing = !entry->stored;
+    r = ck_rebuild_note_dtypes(&rebuild, err);
+    if (r < 0)
+        return r;
     r = ck_model_from_graph(model, &rebuild, entry->name, options, err);
     scan_strangers(&records, &rebuild, entry, options, model);
     return ck_zip_records_result(&records, r, err);

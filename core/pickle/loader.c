@@ -4,30 +4,38 @@
 
 /* file: takes an open file, so that a plain string is a path. */
 struct loader {
-    const char *module, *name;
+    const char *path; /* module and name as one */
     bool file;
 };
 
 static const struct loader loaders[] = {
-    {"torch.storage", "_load_from_bytes", false},
-    {"torch", "load", true},
-    {"torch.serialization", "load", true},
-    {"torch.serialization", "_legacy_load", true},
-    {"torch.jit", "load", true},
-    {"pickle", "loads", false},
-    {"_pickle", "loads", false},
-    {"cPickle", "loads", false},
-    {"dill", "loads", false},
-    {"dill._dill", "loads", false},
-    {"cloudpickle", "loads", false},
-    {"pickle", "load", true},
-    {"_pickle", "load", true},
-    {"cPickle", "load", true},
-    {"joblib", "load", true},
-    {"joblib.numpy_pickle", "load", true},
-    {"pandas", "read_pickle", true},
-    {"numpy", "load", true},
+    {"torch.storage._load_from_bytes", false},
+    {"torch.load", true},
+    {"torch.serialization.load", true},
+    {"torch.serialization._legacy_load", true},
+    {"torch.jit.load", true},
+    {"pickle.loads", false},
+    {"_pickle.loads", false},
+    {"cPickle.loads", false},
+    {"dill.loads", false},
+    {"dill._dill.loads", false},
+    {"cloudpickle.loads", false},
+    {"pickle.load", true},
+    {"_pickle.load", true},
+    {"cPickle.load", true},
+    {"joblib.load", true},
+    {"joblib.numpy_pickle.load", true},
+    {"pandas.read_pickle", true},
+    {"numpy.load", true},
 };
+
+/* `torch` `storage._load_from_bytes` is the same: the dot where the module ends is the file's choice. */
+static bool is_path(const struct ck_value *global, const char *path) {
+    size_t n = global->global.module_length;
+
+    return strncmp(path, global->global.module, n) == 0 && path[n] == '.' &&
+           strcmp(path + n + 1, global->global.name) == 0;
+}
 
 static const struct loader *find_loader(const struct ck_pickle *pickle, ck_ref callee) {
     const struct ck_value *value = ck_pickle_get(pickle, callee);
@@ -35,7 +43,7 @@ static const struct loader *find_loader(const struct ck_pickle *pickle, ck_ref c
     if (value->kind != CK_VALUE_GLOBAL)
         return NULL;
     for (size_t i = 0; i < CK_ARRAY_LEN(loaders); i++)
-        if (strcmp(value->global.name, loaders[i].name) == 0 && strcmp(value->global.module, loaders[i].module) == 0)
+        if (is_path(value, loaders[i].path))
             return &loaders[i];
     return NULL;
 }

@@ -9,7 +9,9 @@ import pathlib
 import pickle
 import struct
 import sys
+import tarfile
 import types
+import zipfile
 
 
 def fake(module, *names):
@@ -95,6 +97,24 @@ def tensor(data):
     return Call(UTILS._rebuild_tensor_v2, Call(STORAGE._load_from_bytes, data), 0, (2, 2), (2, 1), False, {})
 
 
+def zip_of(entries):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in entries.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return out.getvalue()
+
+
+def tar_of(entries):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, data in entries.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
 def joblib():
     """The array's bytes lie behind the BUILD of its wrapper."""
     wrapper = Call(JOBLIB.NumpyArrayWrapper, state={
@@ -125,6 +145,10 @@ def plain():
     yield "device", dump({"w": Call(UTILS._rebuild_device_tensor_from_numpy, array(), TORCH.float32, "xla", False)}, 4)
     yield "nested_p2", dump({"w": tensor(stream())}, 2)
     yield "nested_p4", dump({"w": tensor(stream()), "cut": tensor(stream()[:-3]), "no": tensor(b"x")}, 4)
+    inner = dump([Call(STORAGE._load_from_bytes, dump(1))])
+    for name, data in (("stream", stream()), ("pickle", inner), ("zip", zip_of({"a/data.pkl": inner, "a/x.pkl": inner})),
+                       ("tar", tar_of({"storages": dump(0), "pickle": inner}))):
+        yield f"nested_unused_{name}", dump({"x": Call(STORAGE._load_from_bytes, data), "w": array()}, 4)
     yield "several", dump({"a": array()}, 4) + dump({"log": 1}, 2) + dump(array(), 4) + b"\n"
     yield "joblib", joblib()
 

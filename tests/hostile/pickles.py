@@ -127,6 +127,8 @@ def confused():
     yield "storage-key-missing", torch_zip(dict_(w=tensor(of=storage(key="9")))), REFUSED
     yield "storage-key-path", torch_zip(dict_(w=tensor(of=storage(key="../version")))), REFUSED
     yield "storage-class-missing", torch_zip(dict_(w=tensor(of=storage(class_="EvilStorage")))), REFUSED
+    two = dict_(w=tensor(), x=tensor(of=storage(numel=2, class_="DoubleStorage"), shape=(2,)))
+    yield "storage-two-classes-that-fit", torch_zip(two), ["refused|structure"]
     yield (
         "storage-two-classes",
         torch_zip(dict_(w=tensor(), x=tensor(of=storage(numel=2, class_="DoubleStorage"), shape=(3,)))),

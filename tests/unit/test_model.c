@@ -166,17 +166,38 @@ static void every_storage_class_gives_its_dtype(void **state) {
         if (!class_)
             continue;
         tf_text(&f, ck_dtype_row((enum ck_dtype)i)->torch);
-        tf_view(&f, class_, "0", 0, 1, (const int64_t[]){2}, (const int64_t[]){1});
+        tf_view(&f, class_, class_, 0, 1, (const int64_t[]){2}, (const int64_t[]){1});
         tf_op(&f, "s");
+        tf_record(&f, class_, floats, sizeof(floats));
     }
-    tf_record(&f, "0", floats, sizeof(floats));
     o = tf_open(&f);
     assert_int_equal(o.r, 0);
     for (uint32_t i = 0; i < o.model->n_tensors; i++) {
         assert_int_equal(o.model->tensors[i].error, 0);
         assert_string_equal(ck_dtype_row(o.model->tensors[i].view.dtype)->torch, o.model->tensors[i].name);
     }
-    assert_int_equal(o.model->n_storages, 1);
+    assert_int_equal(o.model->n_storages, o.model->n_tensors);
+}
+
+/* torch gives the storage of the first id with a key to every later one, dtype included. */
+static void a_second_dtype_of_one_storage_is_refused(void **state) {
+    FILE_AND_RESULT;
+
+    tf_op(&f, "}(");
+    tf_text(&f, "first");
+    tf_vector(&f, "0", 4);
+    tf_text(&f, "later");
+    tf_view(&f, "DoubleStorage", "0", 0, 1, (const int64_t[]){2}, (const int64_t[]){1});
+    tf_text(&f, "same");
+    tf_vector(&f, "0", 2);
+    tf_op(&f, "u");
+    tf_record(&f, "0", floats, sizeof(floats));
+    o = tf_open(&f);
+    assert_int_equal(o.r, 0);
+    assert_int_equal(tf_find(o.model, "first")->error, 0);
+    assert_int_equal(tf_find(o.model, "same")->error, 0);
+    assert_int_equal(tf_find(o.model, "later")->error, CK_E_UNSUPPORTED_TENSOR);
+    assert_non_null(strstr(tf_find(o.model, "later")->error_message, "is a DoubleStorage here and another class"));
 }
 
 static void unknown_storage_class_is_a_fault_of_that_tensor(void **state) {
@@ -514,6 +535,7 @@ int main(void) {
         cmocka_unit_test(big_endian_archive_is_marked),
         cmocka_unit_test(unknown_byteorder_is_refused),
         cmocka_unit_test(every_storage_class_gives_its_dtype),
+        cmocka_unit_test(a_second_dtype_of_one_storage_is_refused),
         cmocka_unit_test(unknown_storage_class_is_a_fault_of_that_tensor),
         cmocka_unit_test(untyped_storage_counts_in_elements_of_the_dtype),
         cmocka_unit_test(parameter_is_unwrapped_and_marked),

@@ -169,6 +169,17 @@ static void other_loaders_are_looked_through(void **state) {
     tf_release(&inner);
 }
 
+static void a_dotted_name_hides_no_loader(void **state) {
+    FILE_AND_RESULT;
+
+    tf_global(&f, "torch", "storage._load_from_bytes");
+    nf_bytes(&f, "cposix\nsystem\n.", 15);
+    tf_op(&f, "\x85R");
+    o = nf_open_plain(&f, NULL);
+    assert_int_equal(o.r, CK_E_NO_TENSORS);
+    assert_non_null(find(&o.model->findings, CK_FINDING_DANGEROUS, "system"));
+}
+
 /* Protocol 2 writes bytes as _codecs.encode(text, 'latin1'). */
 static void text_that_stands_for_bytes_is_looked_into(void **state) {
     FILE_AND_RESULT;
@@ -285,6 +296,7 @@ int main(void) {
         cmocka_unit_test(a_zip_and_a_tar_in_a_byte_string_are_opened),
         cmocka_unit_test(a_legacy_stream_is_looked_into),
         cmocka_unit_test(other_loaders_are_looked_through),
+        cmocka_unit_test(a_dotted_name_hides_no_loader),
         cmocka_unit_test(text_that_stands_for_bytes_is_looked_into),
         cmocka_unit_test(what_is_no_pickle_is_said_to_be_none),
         cmocka_unit_test(a_damaged_pickle_around_a_stream_says_so),

@@ -141,6 +141,7 @@ static const struct sample {
     {"fuzz_plain/arrays_p5", WHOLE},
     {"fuzz_plain/joblib", WHOLE},
     {"fuzz_plain/nested_p4", WHOLE},
+    {"fuzz_plain/nested_unused_zip", WHOLE},
     {"fuzz_plain/several", WHOLE},
     {"fuzz_plain/python2_p0", WHOLE},
     {"fuzz_tar/torch_2", WHOLE},

@@ -765,6 +765,25 @@ static void local_sizes_that_contradict_are_a_finding(void **state) {
     assert_entry_bytes(&opened.zip, "a", "b", 1);
 }
 
+/* torch reads nothing of such an entry; zipfile and libzip read the bytes. */
+static void bytes_of_an_entry_marked_as_a_folder_are_a_finding(void **state) {
+    for (int n = 0; n < 2; n++) {
+        _cleanup_(archive_release) struct archive archive;
+        _cleanup_(opened_release) struct opened opened;
+
+        (void)state;
+        archive_init(&archive);
+        archive_add(&archive, &(struct item){.name = "a", .data = "b", .n = (size_t)n});
+        archive_end(&archive, "");
+        archive.bytes.data[30 + 1 + n + 38] = 0x10; /* behind local header, name and data: the directory */
+        assert_int_equal(open_archive(&opened, &archive), 0);
+        if (n == 0)
+            assert_int_equal(ck_findings_count(&opened.findings, CK_FINDING_STRUCTURE), 0);
+        else
+            assert_finding(&opened, "a", "marked as a folder");
+    }
+}
+
 /* Scanners that ask libzip or zipfile for a password go blind here; torch of old read the bytes as they are. */
 static void encryption_flags_are_findings_and_stored_bytes_are_read_as_plain(void **state) {
     static const uint16_t flags[] = {0x1, 0x20, 0x40, 0x2000};
@@ -1006,6 +1025,7 @@ int main(void) {
         cmocka_unit_test(payload_that_reaches_into_the_directory_is_refused),
         cmocka_unit_test(missing_local_header_is_refused),
         cmocka_unit_test(local_sizes_that_contradict_are_a_finding),
+        cmocka_unit_test(bytes_of_an_entry_marked_as_a_folder_are_a_finding),
         cmocka_unit_test(encryption_flags_are_findings_and_stored_bytes_are_read_as_plain),
         cmocka_unit_test(nul_in_a_name_is_refused),
         cmocka_unit_test(names_that_would_escape_a_folder_are_findings),
