@@ -503,7 +503,8 @@ static int prepare(struct work *w, struct ck_error *err) {
                             "the file's metadata says format = mlx: its weights are in MLX layout already");
     if (model->foreign && strcmp(input_layout, "auto") == 0)
         return ck_error_set(err, CK_E_FOREIGN_LAYOUT, NULL,
-                            "the weights are %s's, whose layers keep theirs in another order than torch's", model->foreign);
+                            "the weights are %s's, whose layers keep theirs in another order than torch's",
+                            model->foreign);
     w->keep_layout = strcmp(input_layout, "mlx") == 0;
     w->never_assume = strcmp(ck_spec_get(w->spec, "assume"), "never") == 0;
     w->rule_used = ck_arena_alloc_array(&w->plan->arena, w->spec->rules.count, sizeof(*w->rule_used));
