@@ -184,6 +184,28 @@ static int take_results(struct ck_job_row *row, const struct ck_ports *ports, co
     return 0;
 }
 
+/* Files may be damaged or removed behind our back; nobody is to be answered with the rest of them for as long as they
+ * are kept. */
+static bool are_whole(struct ck_blobs *blobs, const char *job, const struct ck_job_row *row) {
+    for (size_t i = 0; i < row->n_files; i++) {
+        _cleanup_(ck_closep) int fd = -1;
+        uint64_t bytes;
+
+        if (blobs->open_result(blobs, job, row->files[i].name, &fd, &bytes, NULL) < 0 || bytes != row->files[i].bytes)
+            return false;
+    }
+    return true;
+}
+
+int ck_link_cached(struct ck_blobs *blobs, const struct ck_job_row *old, const char *to, struct ck_error *err) {
+    int r = blobs->link_results(blobs, old->id, to, err);
+
+    if (r < 0 || are_whole(blobs, to, old))
+        return r;
+    blobs->remove_results(blobs, to);
+    return ck_error_set(err, CK_E_RESULT_NOT_FOUND, NULL, "the results of job %s are not whole any more", old->id);
+}
+
 /* Looks for results to reuse. Returns 0 either way; *ret_cached tells. */
 static int try_cache(struct ck_job_row *row, const struct ck_ports *ports, bool *ret_cached, struct ck_error *err) {
     _cleanup_(ck_job_row_release) struct ck_job_row old = {0};
@@ -193,7 +215,7 @@ static int try_cache(struct ck_job_row *row, const struct ck_ports *ports, bool 
     *ret_cached = false;
     r = ports->store->job_cached(ports->store, CK_TENANT, row->cache_key, &old, &failure);
     if (r == 0)
-        r = ports->blobs->link_results(ports->blobs, old.id, row->id, &failure);
+        r = ck_link_cached(ports->blobs, &old, row->id, &failure);
     /* Nothing there, or removed between the two steps: the work is done again. */
     if (r == CK_E_JOB_NOT_FOUND || r == CK_E_RESULT_NOT_FOUND)
         return 0;

@@ -22,6 +22,10 @@ int ck_secure_inputs(const struct ck_ports *ports, const struct ck_job_row *row,
 int ck_submit(const struct ck_ports *ports, const struct ck_request *request, const struct ck_submission *submission, bool durable,
               struct ck_job_row *ret_row, struct ck_error *err);
 
+/* Gives the job `to` links to all results of `old`, whose record says what there must be. CK_E_RESULT_NOT_FOUND if a file is missing or has another size (then
+ * nothing is left of `to`, and the work is to be done again); the errors of link_results(). */
+int ck_link_cached(struct ck_blobs *blobs, const struct ck_job_row *old, const char *to, struct ck_error *err);
+
 /* sha256 of role, digest, normalised specification and this converter's version, a NUL behind each. Returns 0 or CK_E_OUT_OF_MEMORY. */
 int ck_cache_key(const char *role, const char *digest, const char *spec, char ret_key[static CK_DIGEST_SIZE], struct ck_error *err);
 

@@ -1,5 +1,7 @@
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/macros.h"
 #include "core/base/version.h"
@@ -64,9 +66,22 @@ static int unknown_command(const char *name) {
     return CK_EXIT_USAGE;
 }
 
+/* Started without standard streams, the next files that are opened would take their numbers, and get what is printed.
+ */
+static void open_standard_streams(void) {
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int main(int argc, char **argv) {
     const struct command *command;
 
+    open_standard_streams();
     if (argc < 2) {
         print_usage(stderr);
         return CK_EXIT_USAGE;

@@ -17,6 +17,7 @@
 /* A refused body of at most this size is read, so that a client that sends without waiting for 100 Continue sees the
  * answer and keeps its connection. */
 #define SMALL_BODY (1u << 20)
+#define ROOM_STEP  (4u << 20)
 
 struct ck_exchange *ck_exchange_new(struct ck_daemon *daemon, const char *uri) {
     struct ck_exchange *exchange = calloc(1, sizeof(*exchange));
@@ -324,6 +325,14 @@ static void refuse_late(struct ck_exchange *exchange) {
         answer_raw(exchange);
 }
 
+/* A body whose length nobody announced was let in without one. */
+static int watch_room(struct ck_exchange *exchange) {
+    if (exchange->terms.length_known || exchange->intake.received - exchange->room_asked < ROOM_STEP)
+        return 0;
+    exchange->room_asked = exchange->intake.received;
+    return ck_exchange_check_room(exchange);
+}
+
 static enum MHD_Result handle_bytes(struct ck_exchange *exchange, const char *bytes, size_t *n_bytes) {
     uint64_t n = *n_bytes, step;
     bool suspended;
@@ -342,6 +351,8 @@ static enum MHD_Result handle_bytes(struct ck_exchange *exchange, const char *by
     step = CK_MIN(n, exchange->expected);
     exchange->expected -= step;
     atomic_fetch_sub(&exchange->daemon->expected, step);
+    if (r == 0)
+        r = watch_room(exchange);
     if (r < 0)
         refuse_late(exchange);
     return MHD_YES;

@@ -50,6 +50,7 @@ struct ck_exchange {
     struct ck_waiter waiter;
     uint64_t discarded; /* bytes of the body after a refusal */
     uint64_t expected;  /* still counted in daemon->expected */
+    uint64_t room_asked; /* bytes of a body of unknown length at the last look for room */
     bool admitted, open, gone, uploading;
     atomic_bool suspended, stalled, answered_raw;
     atomic_llong last_byte; /* ms */

@@ -77,7 +77,7 @@ static int find_route(struct ck_exchange *exchange, const char *method) {
     return r;
 }
 
-static int check_room(struct ck_exchange *exchange) {
+int ck_exchange_check_room(struct ck_exchange *exchange) {
     struct ck_daemon *daemon = exchange->daemon;
     const struct ck_settings *settings = &daemon->settings;
     uint64_t free_bytes, total, expected = atomic_load(&daemon->expected), need;
@@ -163,7 +163,7 @@ static int check_load(struct ck_exchange *exchange) {
         exchange->terms.length == 0)
         return ck_error_set(&exchange->err, CK_E_EMPTY_FILE, NULL, "the request has no body");
     if (file)
-        r = check_room(exchange);
+        r = ck_exchange_check_room(exchange);
     if (r == 0 && (flags & CK_ROUTE_JOB))
         r = admit(exchange);
     return r;

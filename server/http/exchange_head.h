@@ -8,6 +8,10 @@
  * exchange->err. */
 int ck_exchange_check_head(struct ck_exchange *exchange);
 
+/* Whether there is room for the upload's announced length, and for what else is awaited. Asked again while a body of unknown length comes. Returns 0,
+ * CK_E_STORAGE_FULL, CK_E_IO. */
+int ck_exchange_check_room(struct ck_exchange *exchange);
+
 /* Gives the place in the queue and the announced bytes back, if it has any. */
 void ck_exchange_hand_back(struct ck_exchange *exchange);
 

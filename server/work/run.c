@@ -64,7 +64,7 @@ static bool end_from_cache(struct ck_daemon *daemon, struct ck_run *run) {
 
     if (run->row.fresh || daemon->store->job_cached(daemon->store, run->row.tenant, run->cache_key, &found, &err) < 0)
         return false;
-    if (daemon->blobs->link_results(daemon->blobs, found.id, run->row.id, &err) == 0) {
+    if (ck_link_cached(daemon->blobs, &found, run->row.id, &err) == 0) {
         const struct ck_job_end end = {
             .state = CK_STATE_SUCCEEDED,
             .reason = "cached",

@@ -31,6 +31,13 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(["model.safetensors", "report.json"], sorted(os.listdir(self.folder / "out")))
         self.assertEqual("written", json.loads((self.folder / "out/report.json").read_text())["status"])
 
+    def test_it_works_without_standard_streams(self):
+        """The first files that are opened had their numbers, and got what is printed."""
+        (self.folder / "model.pt").write_bytes(linear_model())
+        command = f'exec "{BINARY}" convert model.pt out --to mlx <&- >&- 2>&-'
+        self.assertEqual(0, subprocess.run(["sh", "-c", command], cwd=self.folder, timeout=60).returncode)
+        self.assertEqual(["model.pt", "out"], sorted(os.listdir(self.folder)))
+
     def test_a_refusal_leaves_its_report_and_the_answer_may_replace_it(self):
         refused = self.convert(SQUARE)
         self.assertEqual(1, refused.returncode)

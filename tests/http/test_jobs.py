@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import time
 import unittest
 import zipfile
@@ -41,6 +42,17 @@ class PiecesTest(DaemonTest):
         self.assertEqual(contents(files["net.mlx-q4.zip"], "net.mlx-q4"), pieces)
         _, zipped, _ = self.curl("-fOJ", self.daemon.base + job["zip_href"], expect=0)
         self.assertEqual(files, zipped)
+
+    def test_results_that_are_not_whole_are_made_again(self):
+        """One missing or broken file answered every equal request with 410 or 500 until it expired."""
+        raw = linear_model(rows=5)
+        first = put(self.daemon, "/v1/convert/mlx/m.pt", raw)
+        for harm in (os.unlink, lambda path: os.truncate(path, 3)):
+            for name in ("model.safetensors", "report.json"):
+                job = self.daemon.request("GET", "/v1/jobs?limit=1")[2]
+                harm(os.path.join(self.daemon.data, "jobs", json.loads(job)["jobs"][0]["id"], name))
+                answer = put(self.daemon, "/v1/convert/mlx/m.pt", raw)
+                self.assertEqual((200, first[2]), (answer[0], answer[2]))
 
     def test_a_job_is_accepted_with_its_place(self):
         raw = linear_model(rows=3)
