@@ -126,8 +126,8 @@ static int read_unit(struct ck_bundle *b, const struct ck_bundle_unit *unit, con
 }
 
 static int index_bundle(struct ck_bundle *b) {
-    const struct ck_bundle_unit *unit;
-    const char *rest;
+    const struct ck_bundle_unit *unit = NULL;
+    const char *rest = NULL;
     int r = ck_inside_check_nesting(b->limits, b->options, b->err);
 
     b->model->form = ck_bundle_kind(b);

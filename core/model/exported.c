@@ -250,8 +250,6 @@ static int add_pickled(struct payloads *p, const struct ck_payload *payload, con
         return fault(p, tensor, CK_E_UNSUPPORTED_TENSOR,
                      ck_arena_strdup(arena, "it is quantized by torch, which is not read inside an exported program"),
                      err);
-    if (inside->tensors[0].quantizer)
-        return fault(p, tensor, CK_E_UNSUPPORTED_TENSOR, "it is quantized by torch, in a pickle of its own", err);
     return copy_value(p, inside, tensor, err);
 }
 
