@@ -261,7 +261,7 @@ int ck_unpack(const struct ck_source *storage, enum ck_dtype dtype, uint64_t fir
     for (size_t i = 0; i < n; i++) {
         uint64_t at = first + i - begin * per;
 
-        out[i] = (uint8_t)(raw[at / per] >> (at % per * bits) & mask);
+        out[i] = (uint8_t)((unsigned)raw[at / per] >> (at % per * bits) & mask);
     }
     return 0;
 }
