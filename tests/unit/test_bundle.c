@@ -206,7 +206,7 @@ static void details_of_many_members_are_still_json(void **state) {
     _cleanup_(box_release) struct box box;
     _cleanup_(read_release) struct read read = {0};
     struct ck_source source;
-    char name[96];
+    char name[128];
 
     (void)state;
     box_init(&box);
