@@ -101,6 +101,7 @@ static void a_worker_reports_documents_and_disks_only(_unused_ void **state) {
                  "{\"event\":\"error\",\"code\":\"%s\",\"where\":\"\",\"detail\":\"d\",\"hint\":\"\",\"files\":[]}",
                  row->name);
         assert_int_equal(believe(line, &event) == 0, allowed);
+        ck_event_release(&event);
     }
 }
 
@@ -135,6 +136,7 @@ static void an_error_survives_the_pipe(_unused_ void **state) {
     assert_string_equal(event.error.where, "up.weight");
     assert_string_equal(event.error.hint, "say it");
     assert_string_equal(event.error.details, error.details);
+    ck_event_release(&event);
 }
 
 static void an_error_of_hostile_bytes_still_fits(_unused_ void **state) {
@@ -149,6 +151,7 @@ static void an_error_of_hostile_bytes_still_fits(_unused_ void **state) {
     assert_int_equal(ck_event_write_error(&error, &(struct ck_job_result){0}, &line), 0);
     assert_int_equal(believe(line.data, &event), 0);
     assert_string_equal(event.error.details, "");
+    ck_event_release(&event);
 }
 
 /* ---- the order ---- */
