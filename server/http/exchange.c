@@ -275,7 +275,7 @@ static int begin_body(struct ck_exchange *exchange) {
     if (intake->way != CK_WAY_JSON) {
         exchange->uploading = true;
         CK_METRIC_ADD(uploads_active, 1);
-        exchange->expected = exchange->terms.length;
+        exchange->expected = intake->reserved ? 0 : exchange->terms.length;
         atomic_fetch_add(&daemon->expected, exchange->expected);
     }
     count_open(exchange);

@@ -29,6 +29,7 @@ struct ck_intake {
     void *ctx;
 
     uint64_t received; /* bytes of the message */
+    bool reserved;     /* the disk holds room for all of it already */
     struct ck_buffer json;
     struct MHD_PostProcessor *form;
     struct ck_part **parts; /* owned */
