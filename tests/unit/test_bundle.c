@@ -206,12 +206,12 @@ static void details_of_many_members_are_still_json(void **state) {
     _cleanup_(box_release) struct box box;
     _cleanup_(read_release) struct read read = {0};
     struct ck_source source;
-    char name[128];
+    char name[96];
 
     (void)state;
     box_init(&box);
-    for (int i = 0; i < 40; i++) {
-        snprintf(name, sizeof(name), "%02d-%080d.pth", i, 0);
+    for (unsigned i = 0; i < 40; i++) {
+        snprintf(name, sizeof(name), "%02u-%080u.pth", i % 100, 0u);
         box_add_model(&box, name, 1);
     }
     source = box_zip(&box);
