@@ -237,6 +237,14 @@ void ck_json_key_bool(struct ck_json *json, const char *key, bool value) {
     ck_json_bool(json, value);
 }
 
+void ck_json_key_ints(struct ck_json *json, const char *key, const int64_t *items, size_t n) {
+    ck_json_key(json, key);
+    ck_json_array_begin(json);
+    for (size_t i = 0; i < n; i++)
+        ck_json_i64(json, items[i]);
+    ck_json_array_end(json);
+}
+
 int ck_json_finish(struct ck_json *json) {
     put_newline(json);
     flush(json);

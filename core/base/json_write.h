@@ -54,6 +54,7 @@ void ck_json_newline(struct ck_json *json); /* the next value (or the end) begin
 void ck_json_key_string(struct ck_json *json, const char *key, const char *text);
 void ck_json_key_u64(struct ck_json *json, const char *key, uint64_t value);
 void ck_json_key_bool(struct ck_json *json, const char *key, bool value);
+void ck_json_key_ints(struct ck_json *json, const char *key, const int64_t *items, size_t n); /* an array: shapes, strides */
 
 /* Gives the rest to the sink. Returns 0 or the first failure. */
 int ck_json_finish(struct ck_json *json);

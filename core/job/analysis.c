@@ -99,14 +99,6 @@ static void write_totals(struct ck_json *json, const struct ck_model *model) {
 
 /* ---- tensors ---- */
 
-static void write_ints(struct ck_json *json, const char *key, const int64_t *items, uint32_t n) {
-    ck_json_key(json, key);
-    ck_json_array_begin(json);
-    for (uint32_t i = 0; i < n; i++)
-        ck_json_i64(json, items[i]);
-    ck_json_array_end(json);
-}
-
 static void write_view(struct ck_json *json, const struct ck_tensor *tensor) {
     const struct ck_view *view = &tensor->view;
     /* A view that could not be read has no dimensions, just as a scalar: then nothing is said. */
@@ -114,8 +106,8 @@ static void write_view(struct ck_json *json, const struct ck_tensor *tensor) {
 
     ck_json_key_string(json, "dtype", view->dtype == CK_DTYPE_END_ ? NULL : ck_dtype_row(view->dtype)->torch);
     if (known) {
-        write_ints(json, "shape", view->shape, view->rank);
-        write_ints(json, "strides", view->stride, view->rank);
+        ck_json_key_ints(json, "shape", view->shape, view->rank);
+        ck_json_key_ints(json, "strides", view->stride, view->rank);
     } else {
         ck_json_key_string(json, "shape", NULL);
         ck_json_key_string(json, "strides", NULL);
@@ -205,7 +197,7 @@ static void write_attribute(struct ck_json *json, const struct ck_attribute *att
         ck_json_key_string(json, attribute->name, attribute->text);
         break;
     case CK_ATTRIBUTE_INTS:
-        write_ints(json, attribute->name, attribute->ints.items, attribute->ints.count);
+        ck_json_key_ints(json, attribute->name, attribute->ints.items, attribute->ints.count);
         break;
     }
 }

@@ -29,13 +29,8 @@ void ck_refusal_question(struct ck_json *json, const struct ck_plan *plan, const
     ck_json_key_string(json, "tensor", name);
     ck_json_key_string(json, "code", ck_error_row(note->code)->name);
     ck_json_key_string(json, "message", note->message);
-    if (!plan->model->tensors[note->source].error) {
-        ck_json_key(json, "shape");
-        ck_json_array_begin(json);
-        for (uint32_t i = 0; i < view->rank; i++)
-            ck_json_i64(json, view->shape[i]);
-        ck_json_array_end(json);
-    }
+    if (!plan->model->tensors[note->source].error)
+        ck_json_key_ints(json, "shape", view->shape, view->rank);
     if (note->candidates) {
         ck_json_key(json, "candidates");
         ck_json_array_begin(json);

@@ -12,14 +12,6 @@ static const struct {
 #undef X
 };
 
-static void write_shape(struct ck_json *json, const char *key, const int64_t *shape, uint32_t rank) {
-    ck_json_key(json, key);
-    ck_json_array_begin(json);
-    for (uint32_t i = 0; i < rank; i++)
-        ck_json_i64(json, shape[i]);
-    ck_json_array_end(json);
-}
-
 static void write_quantizer(struct ck_json *json, const struct ck_quantizer *quantizer) {
     ck_json_key_string(json, "scheme", ck_qscheme_name(quantizer->scheme));
     if (quantizer->scheme != CK_QSCHEME_TENSOR) {
@@ -84,7 +76,7 @@ static void write_evidence(struct ck_json *json, const struct ck_evidence *evide
 static void write_source(struct ck_json *json, const struct ck_tensor *tensor) {
     ck_json_key_string(json, "from", tensor->name);
     ck_json_key_string(json, "from_dtype", ck_dtype_row(tensor->view.dtype)->torch);
-    write_shape(json, "from_shape", tensor->view.shape, tensor->view.rank);
+    ck_json_key_ints(json, "from_shape", tensor->view.shape, tensor->view.rank);
 }
 
 static void write_item(struct ck_json *json, const struct ck_plan *plan, const struct ck_plan_item *item) {
@@ -99,7 +91,7 @@ static void write_item(struct ck_json *json, const struct ck_plan *plan, const s
         ck_json_key_u64(json, "offset", out->offset);
         ck_json_key_u64(json, "bytes", out->bytes);
         ck_json_key_string(json, "dtype", out->dtype);
-        write_shape(json, "shape", out->shape, out->rank);
+        ck_json_key_ints(json, "shape", out->shape, out->rank);
         write_source(json, &plan->model->tensors[item->source]);
         ck_json_key_string(json, "layer", item->layer);
         ck_json_key_string(json, "rule", item->rule);

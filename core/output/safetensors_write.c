@@ -96,11 +96,7 @@ static void put_tensor(struct ck_json *json, const struct ck_out_tensor *tensor,
     ck_json_key(json, tensor->name);
     ck_json_object_begin(json);
     ck_json_key_string(json, "dtype", tensor->dtype);
-    ck_json_key(json, "shape");
-    ck_json_array_begin(json);
-    for (uint32_t i = 0; i < tensor->rank; i++)
-        ck_json_i64(json, tensor->shape[i]);
-    ck_json_array_end(json);
+    ck_json_key_ints(json, "shape", tensor->shape, tensor->rank);
     ck_json_key(json, "data_offsets");
     ck_json_array_begin(json);
     ck_json_u64(json, begin);
